@@ -1,0 +1,54 @@
+# Everything sets itself up: a virtual environment in .venv, with what each target needs and nothing more.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= auto
+
+.PHONY: demo test test-fast lint bench docs clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo   see what the safeguards do to a unit that always fails"
+	@echo "make test   run all tests"
+	@echo "make lint   ruff, mypy --strict, import contracts"
+	@echo "make bench  speed beside peers, as ratios"
+	@echo "make docs   build the documentation site into site/"
+
+$(VENV)/python:
+	$(PYTHON) -c 'import sys; sys.exit("flyball needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (set PYTHON=...)" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	touch $@
+
+# One stamp per dependency group; each is made anew when pyproject.toml changes.
+$(VENV)/base: $(VENV)/python pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/dev $(VENV)/bench $(VENV)/docs: $(VENV)/%: $(VENV)/base
+	$(BIN)/pip install --quiet --disable-pip-version-check --group $*
+	touch $@
+
+demo: $(VENV)/base
+	$(BIN)/flyball simulate always-fails --uptime 3s
+
+test: $(VENV)/dev
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-fast: $(VENV)/dev
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+lint: $(VENV)/dev $(VENV)/bench
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/dev $(VENV)/bench
+	$(BIN)/python -m bench
+
+docs: $(VENV)/docs
+	$(BIN)/mkdocs build --quiet --strict
+
+clean:
+	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,42 @@
+"""States, events and decisions as JSON, by msgspec. JSON and not a binary form, so that people can look into a store
+with any SQLite tool. Fields at their default are left out; fields that a later version added get their default."""
+
+from typing import Any, Final
+
+import msgspec
+
+from flyball.core.decision import Decision
+from flyball.core.event import AnyEvent, Event
+from flyball.core.policy import S, State
+
+
+class Body(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a journal entry says: what happened, what was answered, and what went wrong inside a policy."""
+
+    event: AnyEvent
+    decision: Decision
+    faults: tuple[str, ...] = ()
+
+
+_encoder: Final = msgspec.json.Encoder()
+_body_decoder: Final = msgspec.json.Decoder(Body)
+_event_decoder: Final = msgspec.json.Decoder[AnyEvent](AnyEvent)
+_state_decoders: Final[dict[type[State], msgspec.json.Decoder[Any]]] = {}
+
+encode = _encoder.encode
+decode_body = _body_decoder.decode
+decode_event = _event_decoder.decode
+
+
+def encode_body(event: Event, decision: Decision, faults: tuple[str, ...] = ()) -> bytes:
+    """A journal entry's body."""
+    return _encoder.encode(Body(event, decision, faults))  # type: ignore[arg-type]  # Event is abstract: only the closed set exists
+
+
+def decode_state(kind: type[S], data: bytes) -> S:
+    """A policy's state. msgspec.DecodeError if the bytes are not one."""
+    decoder = _state_decoders.get(kind)
+    if decoder is None:
+        decoder = _state_decoders[kind] = msgspec.json.Decoder(kind)
+    state: S = decoder.decode(data)
+    return state

@@ -1,0 +1,181 @@
+"""Events: a closed set. Requests are verbs and ask leave; facts are in the past tense and have happened.
+
+A refused request changes no policy's state; a fact always counts. The core and every policy know exactly these.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from flyball.core.decision import Verb
+from flyball.core.time import Span
+
+Amounts = Mapping[str, int]
+"""How much of each meter. Money is in millionths of its unit (`usd`: micro-dollars); tokens are counted whole."""
+
+NOTHING: Final[Amounts] = {}
+
+DETAIL_MAX: Final = 16_384
+"""Characters of a stack trace or of last lines that are kept with an exit: enough for the frames that matter."""
+
+
+class Cause(enum.StrEnum):
+    """Why a run ended."""
+
+    DONE = "done"
+    STOPPED = "stopped"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    STARVED = "starved"
+    LOST = "lost"
+
+    @property
+    def failed(self) -> bool:
+        """A failure: an exit with cause error, timeout, starved or lost."""
+        return self not in (Cause.DONE, Cause.STOPPED)
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag=str.lower):
+    """What every event says: of which unit, which run of it, and with which labels (provider, user, tree, …)."""
+
+    unit: str = ""
+    run: str = ""
+    labels: Mapping[str, str] = {}
+
+
+class Request(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """Asks leave. Committed before the act, or refused without a trace."""
+
+
+class Start(Request, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """May this run begin?"""
+
+    again: bool = False
+    """The runtime starts the unit again by itself after an exit; nobody asked for this run."""
+    holder: str = ""
+    """Who runs it (host and process): what it holds is lost when that is gone."""
+
+
+class Resume(Start, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """May this run begin from a checkpoint?"""
+
+    checkpoint: str = ""
+
+
+class Step(Request, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """May the run make one more step, or up to `steps` of them?"""
+
+    pattern: str = ""
+    """What kind of step: a tool's name, `action:rule`, a node. Counted by the loop policy."""
+    call: str = ""
+    """Fingerprint of the call with its arguments. Compared by the stall policy."""
+    cost: Amounts = NOTHING
+    """The worst case for one step, reserved before it is made."""
+    steps: int = 1
+    """How many are asked for at once. Fewer may be granted: the decision's allowance says how many."""
+    last: bool = False
+    """The step that wraps up: it may use what was kept back for it."""
+
+
+class Revise(Request, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """The unit's definition changed: may that clear its failures?"""
+
+    revision: str
+    by: str = ""
+    """The person who changed it. Nobody: it changed by itself, and that is granted only so often."""
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One finished step."""
+
+    pattern: str = ""
+    call: str = ""
+    result: str = ""
+    """Fingerprint of the normalised result."""
+    world: str = ""
+    """Digest of the world after it, where there is one (a working tree, a database)."""
+    error: bool = False
+    refused: bool = False
+    """It was not made: this reports the refusal of it back to whoever asked."""
+    polling: bool = False
+    """The tool says of itself that it is asked again and again until something changes."""
+    reserved: Amounts = NOTHING
+    """What was reserved for it (the `cost` that was asked for)."""
+    used: Amounts = NOTHING
+    """What it really used."""
+    gauges: Mapping[str, float] = {}
+    """Readings such as `round`, `convergence`, `agreement`."""
+    ago: Span = 0
+    """How long before this report it was finished: steps inside an allowance are reported together."""
+
+
+class Stepped(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """So many steps were made, of those that were granted."""
+
+    done: tuple[Work, ...] = ()
+    allowed: int = 0
+    """How many steps were granted together, where this reports a whole allowance back; those not in `done` were not
+    made. 0: a single step, counted when it was asked for."""
+    returned: Amounts = NOTHING
+    """What had been reserved for steps that were not made."""
+    heard: bool = False
+    """A person said something new to the agent."""
+
+
+class Beat(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """The run is alive."""
+
+
+class Exited(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """The run ended."""
+
+    cause: Cause
+    fingerprint: str = ""
+    version: int = 0
+    """Of the rule that made the fingerprint."""
+    error: str = ""
+    """The type of the error, for people: `SelectorNotFound`, `exit 3`, `SIGKILL`."""
+    code: int | None = None
+    signal: int | None = None
+    detail: str = ""
+    """Stack trace or last lines, cut to DETAIL_MAX."""
+
+
+class Booted(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """A supervisor started on this store."""
+
+    holder: str = ""
+    units: int = 0
+    """How many units it looks after."""
+    skew: Span = 0
+    """The clock minus the journal's last instant: below zero, the clock was set back."""
+
+
+class Held(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """A person ordered a unit, everything with a label, or the fleet, to pause, stop or finish."""
+
+    scope: str = "unit"
+    verb: Verb = Verb.HOLD
+    by: str = ""
+    note: str = ""
+
+
+class Released(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """A person took a hold back, or made a policy forget."""
+
+    scope: str = "unit"
+    policies: tuple[str, ...] = ()
+    """Which policies; none named: all of that scope."""
+    fingerprint: str = ""
+    """Only this failure; none named: all."""
+    by: str = ""
+    note: str = ""
+
+    def frees(self, policy: str, by: str) -> bool:
+        """Whether it speaks to the policy of that name and scope."""
+        return self.scope == by and (not self.policies or policy in self.policies)
+
+
+AnyEvent = Start | Resume | Step | Revise | Stepped | Beat | Exited | Booted | Held | Released

@@ -1,0 +1,60 @@
+"""What an exception means here. A refusal is not an exception: it is a decision.
+
+Each error says what was wrong, where, and what to do. The command line prints it without a traceback.
+"""
+
+
+class FlyballError(Exception):
+    """Something is wrong that a person can put right. The text says what and where, `remedy` what to do."""
+
+    remedy: str = ""
+
+    def __init__(self, text: str, *, remedy: str = "") -> None:
+        super().__init__(text)
+        self.remedy = remedy or type(self).remedy
+
+
+class StoreError(FlyballError):
+    """The store cannot do what it was asked; nothing was half-written."""
+
+
+class StoreFull(StoreError):
+    """No room left on the disk."""
+
+    remedy = "Free some disk space and try again; nothing was lost."
+
+
+class StoreReadOnly(StoreError):
+    """The file or its folder cannot be written."""
+
+    remedy = "Check the owner and mode of the file and its folder, and that the disk is not mounted read-only."
+
+
+class StoreCorrupt(StoreError):
+    """The file is damaged, or is not one of ours."""
+
+    remedy = "Move the file away and restore a copy, or start with a new one; flyball has not changed it."
+
+
+class StoreTooNew(StoreError):
+    """The file was written by a newer flyball."""
+
+    remedy = "Upgrade flyball, or use another state folder; the file was left untouched."
+
+
+class StoreUnsafe(StoreError):
+    """The SQLite library at hand is known to lose data."""
+
+    remedy = "Install a current apsw: `pip install --upgrade apsw`."
+
+
+class StoreClosed(StoreError):
+    """The store was closed, or its writer has ended."""
+
+
+class SettingsError(FlyballError):
+    """A settings file is wrong: `problems` has one line each, with file, line and column."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems

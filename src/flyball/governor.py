@@ -1,0 +1,247 @@
+"""The governor: asks every policy, writes down what it decided, and only then lets anything happen.
+
+`submit` reports a fact or asks for leave; `look` says what `submit` would answer, and leaves no trace. This is the only
+holder of both a clock and a store. It has no listeners: who wants to know what happened reads the journal.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Final, Protocol
+
+from flyball.core.codec import decode_state, encode, encode_body
+from flyball.core.decision import PROCEED, Decision, Verb
+from flyball.core.event import Beat, Booted, Cause, Event, Exited, Request, Start, Stepped
+from flyball.core.failure import FINGERPRINT_VERSION, fingerprint
+from flyball.core.panel import Docket, Panel
+from flyball.core.policy import AnyPolicy, Key, Outcome, State, weigh
+from flyball.core.time import Instant
+from flyball.policies.exclusive import Exclusive, Live
+from flyball.policies.exclusive import State as Leases
+from flyball.store import Draft, Entry, Line, Snapshot, Store
+
+log = logging.getLogger(__name__)
+
+DECODED_MAX: Final = 65_536
+"""States kept decoded. More than this and all are decoded anew: a bound, not a tuning knob."""
+
+REFUSED: Final = "refused"
+"""The key of the last refusal of a unit: the same refusal again is not journalled again."""
+
+VERB_NAMES: Final = {verb: verb.name.lower() for verb in Verb}
+
+
+class Clock(Protocol):
+    """Where the present comes from."""
+
+    def now(self) -> Instant:
+        """The present."""
+        ...
+
+    def catch_up(self, instant: Instant) -> Instant:
+        """The journal is ahead of this clock: go on from there. Returns the present, not before that instant."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock, which never runs back: while it is behind, time goes on by the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._last_steady = 0
+
+    def now(self) -> Instant:
+        wall = time.time_ns() // 1000
+        if wall < self._last:
+            wall = self._last + (time.monotonic_ns() // 1000 - self._last_steady)
+            wall = max(wall, self._last)
+        self._last, self._last_steady = wall, time.monotonic_ns() // 1000
+        return wall
+
+    def catch_up(self, instant: Instant) -> Instant:
+        now = self.now()
+        if now < instant:
+            self._last = now = instant
+        return now
+
+
+class Governor:
+    """Decides and remembers. Safe to use from several threads."""
+
+    def __init__(self, policies: Panel | Sequence[AnyPolicy], store: Store, clock: Clock | None = None) -> None:
+        self.panel = policies if isinstance(policies, Panel) else Panel(policies)
+        self.store = store
+        self.clock = clock or SystemClock()
+        self._decoded: dict[Key, tuple[bytes, State]] = {}
+
+    def submit(self, event: Event) -> Decision:
+        """Report a fact or ask for leave; act on the answer. When this returns, the answer is on disk."""
+        case = _Case(self, event)
+        self.store.transact(case.keys, case.draft, sync=case.sync)
+        if isinstance(event, Start) and "already_running" in case.decision.codes and self.reap(unit=event.unit):
+            return self.submit(event)
+        return case.decision
+
+    def submit_soon(self, event: Event) -> "Future[Decision]":
+        """The same for callers that must not block, such as an event loop."""
+        case = _Case(self, event)
+        answer: Future[Decision] = Future()
+
+        def committed(future: "Future[Entry | None]") -> None:
+            error = future.exception()
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(case.decision)
+
+        self.store.transact_soon(case.keys, case.draft, sync=case.sync).add_done_callback(committed)
+        return answer
+
+    def look(self, event: Event) -> Decision:
+        """What `submit` would answer now. Leaves no trace."""
+        case = _Case(self, event)
+        case.draft(self.store.read(case.keys))
+        return case.decision
+
+    def opinions(self, event: Event) -> Sequence[tuple[AnyPolicy, State, Decision]]:
+        """What each policy that the event concerns knows and says now, without the event."""
+        docket = self.panel.concerning(event)
+        snapshot = self.store.read(docket.keys)
+        now = max(self.clock.now(), snapshot.at)
+        states = self.states_in(docket, snapshot)
+        return [
+            (policy, state, policy.decide(state, now)) for policy, state in zip(docket.policies, states, strict=True)
+        ]
+
+    def boot(self, holder: str, *, units: int = 0, gone: Callable[[str], bool] | None = None) -> Decision:
+        """A supervisor starts on this store: runs that nobody will report are reported as lost, then the storm and
+        clock policies judge. `gone` says of a holder whether it is dead; without it, only this holder's own old runs
+        and those with a lease that ran out are lost."""
+        last = self.store.read(())
+        skew = self.clock.now() - last.at if last.seq else 0
+        self.reap(lambda other: other == holder or (gone is not None and gone(other)))
+        return self.submit(Booted(holder=holder, units=units, skew=skew))
+
+    def reap(self, gone: Callable[[str], bool] | None = None, *, unit: str | None = None) -> int:
+        """Report as lost every live run (of that unit) whose lease ran out or whose holder is gone; how many."""
+        if unit is None:
+            records = self.store.states(Exclusive.NAME)
+        else:
+            records = self.store.read([Key(Exclusive.NAME, "unit", unit)]).records
+        lost = 0
+        for key, data in records.items():
+            for run, live in decode_state(Leases, data).runs.items():
+                lost += self._report_lost(key, run, live, gone)
+        return lost
+
+    def _report_lost(self, key: Key, run: str, live: Live, gone: Callable[[str], bool] | None) -> bool:
+        """Report one run as lost, unless it turns out, inside the transaction, that it exited or renewed its lease."""
+        unit = key.subject
+        holder = live.holder or "an unnamed process"
+        case = _Case(
+            self,
+            Exited(
+                unit=unit,
+                run=run,
+                labels=live.labels,
+                cause=Cause.LOST,
+                fingerprint=fingerprint(unit, "lost"),
+                version=FINGERPRINT_VERSION,
+                error="lost",
+                detail=f"nobody reported the end of this run; it was held by {holder}",
+            ),
+        )
+
+        def draft(snapshot: Snapshot) -> Draft | None:
+            data = snapshot.records.get(key)
+            found = decode_state(Leases, data).runs.get(run) if data is not None else None
+            if found is None:
+                return None
+            expired = found.until <= max(self.clock.now(), snapshot.at)
+            return case.draft(snapshot) if expired or (gone is not None and gone(found.holder)) else None
+
+        return self.store.transact(case.keys, draft, sync=True) is not None
+
+    def states_in(self, docket: Docket, snapshot: Snapshot) -> list[State]:
+        """The states of a docket's policies. Decoded once for as long as the store hands out the very same bytes."""
+        records, decoded = snapshot.records, self._decoded
+        if not records:
+            return list(docket.initials)
+        states = []
+        for key, initial in zip(docket.keys, docket.initials, strict=True):
+            data = records.get(key)
+            if data is None:
+                states.append(initial)
+                continue
+            known = decoded.get(key)
+            if known is not None and known[0] is data:
+                states.append(known[1])
+                continue
+            state = decode_state(type(initial), data)
+            self.remember(key, data, state)
+            states.append(state)
+        return states
+
+    def remember(self, key: Key, data: bytes, state: State) -> None:
+        """Keep a state decoded for as long as the store hands out these very bytes."""
+        if len(self._decoded) >= DECODED_MAX:
+            self._decoded.clear()
+        self._decoded[key] = (data, state)
+
+
+class _Case:
+    """One event before the governor: its docket, the draft that the store calls, and the answer."""
+
+    __slots__ = ("decision", "docket", "event", "governor", "keys", "refused_key", "sync")
+
+    def __init__(self, governor: Governor, event: Event) -> None:
+        self.governor = governor
+        self.event = event
+        self.decision = PROCEED
+        self.docket = governor.panel.concerning(event)
+        self.keys = list(self.docket.keys)
+        self.refused_key = Key(REFUSED, "unit", event.unit)
+        if isinstance(event, Request):
+            self.keys.append(self.refused_key)
+        # Steps that were made and signs of life gate nothing: they survive kill -9 without waiting for the disk.
+        self.sync = not isinstance(event, Stepped | Beat)
+
+    def draft(self, snapshot: Snapshot) -> Draft | None:
+        """Pure but for the clock: weigh the event on the stored states."""
+        governor = self.governor
+        now = governor.clock.now()
+        if now < snapshot.at:
+            now = governor.clock.catch_up(snapshot.at)
+        states = governor.states_in(self.docket, snapshot)
+        outcome = weigh(self.docket.policies, states, self.event, now)
+        self.decision = outcome.decision
+        for fault in outcome.faults:
+            log.error("a policy failed on %s of %s:\n%s", type(self.event).__name__, self.event.unit, fault)
+        return self._draft_of(outcome, snapshot, now)
+
+    def _draft_of(self, outcome: Outcome, snapshot: Snapshot, now: Instant) -> Draft | None:
+        event, decision = outcome.event, outcome.decision
+        changes: dict[Key, bytes | None] = {}
+        for place, state in outcome.changed.items():
+            key = self.docket.keys[place]
+            if state == self.docket.initials[place]:
+                changes[key] = None
+            else:
+                data = encode(state)
+                changes[key] = data
+                self.governor.remember(key, data, state)
+        if isinstance(event, Request):
+            before = snapshot.records.get(self.refused_key)
+            if decision.proceeds:
+                if before is not None:
+                    changes[self.refused_key] = None
+            else:
+                again = encode(sorted(set(decision.codes)))
+                if again == before:
+                    return None
+                changes[self.refused_key] = again
+        elif isinstance(event, Beat) and not changes:
+            return None
+        body = encode_body(event, decision, tuple(outcome.faults))
+        return Draft(now, changes, Line(event.unit, type(event).__name__.lower(), VERB_NAMES[decision.verb], body))

@@ -1,0 +1,72 @@
+"""Exclusive: one live run per unit, over all processes and hosts. A run lives as long as its lease is renewed.
+
+Steps and beats renew it. A run whose lease ran out, or whose holder is gone, is reported as `lost` by the governor, and
+counts as a failure like any other; until then its place is taken.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import msgspec
+
+from flyball.core.decision import PROCEED, Decision, Reason, proceed, wait
+from flyball.core.event import Beat, Event, Exited, Start, Step, Stepped
+from flyball.core.policy import Gate
+from flyball.core.policy import State as PolicyState
+from flyball.core.time import SECOND, Instant, Span, later
+
+
+class Live(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A run that was granted and has not exited."""
+
+    until: Instant
+    holder: str = ""
+    labels: dict[str, str] = {}
+    """Kept, so that its loss can be reported to everybody whom the run concerned."""
+
+
+class State(PolicyState, frozen=True):
+    """Live runs by id."""
+
+    runs: dict[str, Live] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusive:
+    """One at a time."""
+
+    runs_max: int = 1
+    lease: Span = 60 * SECOND
+    NAME: ClassVar = "exclusive"
+    name: str = NAME
+    by: str = "unit"
+    at: Gate = Gate.STEP
+
+    def initial(self) -> State:
+        return State()
+
+    def evolve(self, state: State, event: Event, now: Instant) -> State:
+        match event:
+            case Start():
+                live = Live(later(now, self.lease), event.holder, dict(event.labels))
+                return State({**state.runs, event.run: live})
+            case Exited() if event.run in state.runs:
+                return State({run: live for run, live in state.runs.items() if run != event.run})
+            case Step() | Stepped() | Beat() if event.run in state.runs:
+                live = state.runs[event.run]
+                # A third of the lease is left unrenewed, so that steps in quick succession do not each write.
+                if live.until - now > self.lease * 2 // 3:
+                    return state
+                renewed = Live(later(now, self.lease), live.holder, live.labels)
+                return State({**state.runs, event.run: renewed})
+        return state
+
+    def decide(self, state: State, now: Instant) -> Decision:
+        if not state.runs:
+            return PROCEED
+        ends = min(live.until for live in state.runs.values())
+        if len(state.runs) <= self.runs_max:
+            return proceed(ends)
+        others = len(state.runs) - 1
+        text = f"{others} live already, {self.runs_max} allowed at a time"
+        return wait(max(ends, now + 1), Reason(self.name, "already_running", text, "Wait for it to end, or stop it."))

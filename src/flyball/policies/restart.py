@@ -1,0 +1,146 @@
+"""Restart: which exits are followed by another run, and how many runs may follow.
+
+By unit: error and timeout are followed by another run, `done` and `stopped` are not, `starved` waits for its resource;
+so many an hour (wait until the window slides), and so many failures in a row, of whatever kind (hold). By fleet: so
+many an hour over all units, then hold. Failing runs in a row are counted on their exits: an exit that nobody reports is
+found as `lost`, so a crash of flyball gives no free attempt.
+"""
+
+from dataclasses import dataclass
+
+from flyball.core import window
+from flyball.core.decision import PROCEED, Decision, Reason, Verb, finish, hold, wait
+from flyball.core.event import Cause, Event, Exited, Released, Revise, Start
+from flyball.core.lived import UNBORN, Lived
+from flyball.core.policy import Gate
+from flyball.core.policy import State as PolicyState
+from flyball.core.time import DAY, FOREVER, HOUR, MINUTE, Instant, Span, format_span, later
+from flyball.core.window import Window
+
+
+class State(PolicyState, frozen=True):
+    """The last exit, failing runs in a row, restarts within the hour."""
+
+    last: Cause | None = None
+    last_at: Instant = 0
+    row: int = 0
+    restarts: Window = ()
+    lived: Lived = UNBORN
+    failed_at: Span = 0
+    held_at: Instant = FOREVER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """Restart what crashed, not what is done; and not for ever."""
+
+    on_error: bool = True
+    on_timeout: bool = True
+    on_starved: bool = False
+    """Restart what ran out of money, quota or memory like any other; otherwise it waits for the resource."""
+    always: bool = False
+    """Restart after `done` too: a service."""
+    starved_wait: Span = 5 * MINUTE
+    restarts_max: int = 10
+    window: Span = HOUR
+    row_max: int = 50
+    """Failing runs in a row after the first one; 0: no such limit."""
+    healthy_after: Span = DAY
+    over: Verb = Verb.WAIT
+    """What more than restarts_max are answered with: WAIT until the window slides, or HOLD."""
+    name: str = "restart"
+    by: str = "unit"
+    at: Gate = Gate.START
+
+    def initial(self) -> State:
+        return State()
+
+    def evolve(self, state: State, event: Event, now: Instant) -> State:
+        match event:
+            case Start():
+                return self._started(state, event, now)
+            case Exited():
+                return self._exited(state, event.cause, now)
+            case Released() if event.frees(self.name, self.by) and not event.fingerprint:
+                return State()
+            case Revise() if self.by == "unit":
+                return State()
+        return state
+
+    def decide(self, state: State, now: Instant) -> Decision:
+        decision = self._by_cause(state, now)
+        if self.row_max and state.row > self.row_max:
+            decision |= hold(
+                Reason(
+                    self.name,
+                    "restarts_in_a_row",
+                    f"{state.row} failing runs in a row without a success; the limit is {self.row_max} restarts",
+                    "Look at its failures, then `flyball resume` it; or change the unit's definition.",
+                )
+            )
+        count = window.count(state.restarts, now, self.window)
+        # With an exit behind us the next restart is still to be counted; at a start it is counted already.
+        most = self.restarts_max if state.last is not None else self.restarts_max + 1
+        if self.over is Verb.HOLD and (state.held_at <= now or count > self.restarts_max):
+            decision |= hold(self._too_many(count, "Find out what broke, then `flyball resume`."))
+        elif self.over is Verb.WAIT and count >= most:
+            until = window.below_at(state.restarts, now, self.window, most)
+            decision |= wait(until, self._too_many(count, "It starts again by itself when the window has slid."))
+        return decision
+
+    def _started(self, state: State, event: Start, now: Instant) -> State:
+        if event.again and self.by == "unit" and not self._follows(state.last):
+            return state
+        restarts = state.restarts
+        if event.again or (state.last is not None and state.last.failed):
+            restarts = window.add(restarts, now, self.window, self.restarts_max + 1)
+        if self.by != "unit":
+            return State(restarts=restarts, held_at=state.held_at)
+        lived = state.lived.started(now) if state.row else state.lived
+        return State(None, 0, state.row, restarts, lived, state.failed_at)
+
+    def _exited(self, state: State, cause: Cause, now: Instant) -> State:
+        if self.by != "unit":
+            full = window.count(state.restarts, now, self.window) >= self.restarts_max
+            if self.over is Verb.HOLD and cause.failed and full and state.held_at > now:
+                return State(restarts=state.restarts, held_at=now)
+            return state
+        held = bool(self.row_max) and state.row > self.row_max
+        if not cause.failed:
+            row = 0 if cause is Cause.DONE and not held else state.row
+            lived = state.lived.exited(now, now) if row else UNBORN
+            return State(cause, now, row, state.restarts, lived, state.failed_at if row else 0)
+        lived = state.lived.exited(now, now)
+        healthy = bool(self.healthy_after) and lived.total - state.failed_at >= self.healthy_after
+        row = 1 if healthy and not held else state.row + 1
+        return State(cause, now, row, state.restarts, lived, lived.total)
+
+    def _follows(self, last: Cause | None) -> bool:
+        """Whether another run follows that exit by itself."""
+        match last:
+            case Cause.DONE:
+                return self.always
+            case Cause.STOPPED:
+                return False
+            case Cause.ERROR | Cause.LOST:
+                return self.on_error
+            case Cause.TIMEOUT:
+                return self.on_timeout
+        return True
+
+    def _by_cause(self, state: State, now: Instant) -> Decision:
+        if self.by != "unit":
+            return PROCEED
+        if not self._follows(state.last):
+            text = f"its last run ended: {state.last}; no other follows by itself"
+            return finish(Reason(self.name, f"ended_{state.last}", text, "To run it again: `flyball start`."))
+        starved_until = later(state.last_at, self.starved_wait)
+        if state.last is Cause.STARVED and not self.on_starved and now < starved_until:
+            text = f"it ran out of a resource (money, quota, memory): asks again after {format_span(self.starved_wait)}"
+            return wait(starved_until, Reason(self.name, "starved", text, "Raise the budget or free the resource."))
+        return PROCEED
+
+    def _too_many(self, count: int, remedy: str) -> Reason:
+        whose = "of this unit" if self.by == "unit" else f"over all of this {self.by}"
+        text = f"{count} restarts {whose} within {format_span(self.window)}; the limit is {self.restarts_max}"
+        return Reason(self.name, "too_many_restarts", text, remedy)

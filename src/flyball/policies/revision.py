@@ -1,0 +1,53 @@
+"""Revision: a changed definition may be a fix, so it clears the unit's failures; by itself only a few times a day.
+
+An agent that can edit its own settings must not be able to clear its own quarantine for ever. A change that a person
+made is always granted. Where this refuses, no policy's state changes: the failures stay.
+"""
+
+from dataclasses import dataclass
+
+from flyball.core import window
+from flyball.core.decision import PROCEED, Decision, Reason, wait
+from flyball.core.event import Event, Revise
+from flyball.core.policy import Gate
+from flyball.core.policy import State as PolicyState
+from flyball.core.time import DAY, Instant, Span, format_span
+from flyball.core.window import Window
+
+
+class State(PolicyState, frozen=True):
+    """The revision that is in force, and the changes that nobody made."""
+
+    revision: str = ""
+    changes: Window = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """Three changes a day clear failures by themselves."""
+
+    changes_max: int = 3
+    window: Span = DAY
+    name: str = "revision"
+    by: str = "unit"
+    at: Gate = Gate.CHANGE
+
+    def initial(self) -> State:
+        return State()
+
+    def evolve(self, state: State, event: Event, now: Instant) -> State:
+        match event:
+            case Revise(revision=revision, by=by) if revision != state.revision:
+                if by or not state.revision:
+                    return State(revision, state.changes)
+                return State(revision, window.add(state.changes, now, self.window, self.changes_max + 1))
+        return state
+
+    def decide(self, state: State, now: Instant) -> Decision:
+        count = window.count(state.changes, now, self.window)
+        if count <= self.changes_max:
+            return PROCEED
+        until = window.below_at(state.changes, now, self.window, self.changes_max + 1)
+        text = f"{count} changes within {format_span(self.window)} that nobody made; {self.changes_max} clear failures"
+        remedy = "If the change is a fix, say so: `flyball reset` lifts what stands."
+        return wait(until, Reason(self.name, "revised_too_often", text, remedy))
