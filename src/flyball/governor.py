@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from flyball.core.codec import decode_state, encode, encode_body
 from flyball.core.decision import PROCEED, Decision, Verb
-from flyball.core.event import Beat, Booted, Cause, Event, Exited, Request, Start, Stepped
+from flyball.core.event import Beat, Booted, Cause, Event, Exited, Stepped
 from flyball.core.failure import FINGERPRINT_VERSION, fingerprint
 from flyball.core.panel import Docket, Panel
 from flyball.core.policy import AnyPolicy, Key, Outcome, State, weigh
@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 DECODED_MAX: Final = 65_536
 """States kept decoded. More than this and all are decoded anew: a bound, not a tuning knob."""
 
-REFUSED: Final = "refused"
-"""The key of the last refusal of a unit: the same refusal again is not journalled again."""
+UNSYNCED: Final = (Stepped, Beat)
+"""Steps that were made and signs of life gate nothing: they survive kill -9 without waiting for the disk."""
 
 VERB_NAMES: Final = {verb: verb.name.lower() for verb in Verb}
 
@@ -78,10 +78,11 @@ class Governor:
     def submit(self, event: Event) -> Decision:
         """Report a fact or ask for leave; act on the answer. When this returns, the answer is on disk."""
         case = _Case(self, event)
-        self.store.transact(case.keys, case.draft, sync=case.sync)
-        if isinstance(event, Start) and "already_running" in case.decision.codes and self.reap(unit=event.unit):
+        self.store.transact(case.docket.keys, case.draft, sync=case.sync)
+        decision = case.decision
+        if decision.reasons and "already_running" in decision.codes and self.reap(unit=event.unit):
             return self.submit(event)
-        return case.decision
+        return decision
 
     def submit_soon(self, event: Event) -> "Future[Decision]":
         """The same for callers that must not block, such as an event loop."""
@@ -95,13 +96,13 @@ class Governor:
             else:
                 answer.set_result(case.decision)
 
-        self.store.transact_soon(case.keys, case.draft, sync=case.sync).add_done_callback(committed)
+        self.store.transact_soon(case.docket.keys, case.draft, sync=case.sync).add_done_callback(committed)
         return answer
 
     def look(self, event: Event) -> Decision:
         """What `submit` would answer now. Leaves no trace."""
         case = _Case(self, event)
-        case.draft(self.store.read(case.keys))
+        case.draft(self.store.read(case.docket.keys))
         return case.decision
 
     def opinions(self, event: Event) -> Sequence[tuple[AnyPolicy, State, Decision]]:
@@ -109,10 +110,11 @@ class Governor:
         docket = self.panel.concerning(event)
         snapshot = self.store.read(docket.keys)
         now = max(self.clock.now(), snapshot.at)
-        states = self.states_in(docket, snapshot)
-        return [
-            (policy, state, policy.decide(state, now)) for policy, state in zip(docket.policies, states, strict=True)
-        ]
+        opinions = []
+        for place, stored in enumerate(self.states_in(docket, snapshot)):
+            policy, state = docket.policies[place], docket.initials[place] if stored is None else stored
+            opinions.append((policy, state, policy.decide(state, now)))
+        return opinions
 
     def boot(self, holder: str, *, units: int = 0, gone: Callable[[str], bool] | None = None) -> Decision:
         """A supervisor starts on this store: runs that nobody will report are reported as lost, then the storm and
@@ -161,26 +163,25 @@ class Governor:
             expired = found.until <= max(self.clock.now(), snapshot.at)
             return case.draft(snapshot) if expired or (gone is not None and gone(found.holder)) else None
 
-        return self.store.transact(case.keys, draft, sync=True) is not None
+        return self.store.transact(case.docket.keys, draft, sync=True) is not None
 
-    def states_in(self, docket: Docket, snapshot: Snapshot) -> list[State]:
-        """The states of a docket's policies. Decoded once for as long as the store hands out the very same bytes."""
+    def states_in(self, docket: Docket, snapshot: Snapshot) -> Sequence[State | None]:
+        """The states of a docket's policies; None where one rests. Decoded once for as long as the store hands out the
+        very same bytes."""
         records, decoded = snapshot.records, self._decoded
         if not records:
-            return list(docket.initials)
-        states = []
-        for key, initial in zip(docket.keys, docket.initials, strict=True):
+            return docket.resting
+        states = list(docket.resting)
+        for place, key in enumerate(docket.keys):
             data = records.get(key)
-            if data is None:
-                states.append(initial)
+            if data is None or key is docket.refused:
                 continue
             known = decoded.get(key)
             if known is not None and known[0] is data:
-                states.append(known[1])
-                continue
-            state = decode_state(type(initial), data)
-            self.remember(key, data, state)
-            states.append(state)
+                states[place] = known[1]
+            else:
+                states[place] = state = decode_state(type(docket.initials[place]), data)
+                self.remember(key, data, state)
         return states
 
     def remember(self, key: Key, data: bytes, state: State) -> None:
@@ -193,19 +194,14 @@ class Governor:
 class _Case:
     """One event before the governor: its docket, the draft that the store calls, and the answer."""
 
-    __slots__ = ("decision", "docket", "event", "governor", "keys", "refused_key", "sync")
+    __slots__ = ("decision", "docket", "event", "governor", "sync")
 
     def __init__(self, governor: Governor, event: Event) -> None:
         self.governor = governor
         self.event = event
         self.decision = PROCEED
         self.docket = governor.panel.concerning(event)
-        self.keys = list(self.docket.keys)
-        self.refused_key = Key(REFUSED, "unit", event.unit)
-        if isinstance(event, Request):
-            self.keys.append(self.refused_key)
-        # Steps that were made and signs of life gate nothing: they survive kill -9 without waiting for the disk.
-        self.sync = not isinstance(event, Stepped | Beat)
+        self.sync = type(event) not in UNSYNCED
 
     def draft(self, snapshot: Snapshot) -> Draft | None:
         """Pure but for the clock: weigh the event on the stored states."""
@@ -221,27 +217,25 @@ class _Case:
         return self._draft_of(outcome, snapshot, now)
 
     def _draft_of(self, outcome: Outcome, snapshot: Snapshot, now: Instant) -> Draft | None:
-        event, decision = outcome.event, outcome.decision
+        docket, decision = self.docket, outcome.decision
         changes: dict[Key, bytes | None] = {}
         for place, state in outcome.changed.items():
-            key = self.docket.keys[place]
-            if state == self.docket.initials[place]:
+            key = docket.keys[place]
+            if state == docket.initials[place]:
                 changes[key] = None
             else:
-                data = encode(state)
-                changes[key] = data
+                changes[key] = data = encode(state)
                 self.governor.remember(key, data, state)
-        if isinstance(event, Request):
-            before = snapshot.records.get(self.refused_key)
-            if decision.proceeds:
-                if before is not None:
-                    changes[self.refused_key] = None
-            else:
-                again = encode(sorted(set(decision.codes)))
-                if again == before:
+        if docket.refused is not None:
+            before = snapshot.records.get(docket.refused)
+            if not decision.proceeds:
+                codes = encode(sorted(set(decision.codes)))
+                if codes == before:
                     return None
-                changes[self.refused_key] = again
-        elif isinstance(event, Beat) and not changes:
+                changes[docket.refused] = codes
+            elif before is not None:
+                changes[docket.refused] = None
+        elif not changes and type(self.event) is Beat:
             return None
-        body = encode_body(event, decision, tuple(outcome.faults))
-        return Draft(now, changes, Line(event.unit, type(event).__name__.lower(), VERB_NAMES[decision.verb], body))
+        body = encode_body(outcome.event, decision, tuple(outcome.faults))
+        return Draft(now, changes, Line(self.event.unit, docket.kind, VERB_NAMES[decision.verb], body))

@@ -27,6 +27,10 @@ class Verb(enum.IntEnum):
     """End it and refuse every start until released, at the latest at `until`."""
 
 
+# Looked up once: on Python 3.11 every look-up through the enumeration's class is a call.
+_PROCEED, _WAIT, _FINISH, _STOP, _HOLD = Verb
+
+
 class Reason(msgspec.Struct, frozen=True, order=True):
     """Why: the code is for machines and keeps its meaning, the text has the numbers, the remedy is for a person."""
 
@@ -57,7 +61,7 @@ class Allowance(msgspec.Struct, frozen=True):
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """A verdict with its time and all its reasons. A PROCEED with a reason is a nudge, for the worker to read."""
 
-    verb: Verb = Verb.PROCEED
+    verb: Verb = _PROCEED
     until: Instant = FOREVER
     reasons: tuple[Reason, ...] = ()
     allowance: Allowance | None = None
@@ -77,7 +81,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def proceeds(self) -> bool:
         """Leave is given."""
-        return self.verb is Verb.PROCEED
+        return self.verb is _PROCEED
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -88,7 +92,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 def _strictness(decision: Decision) -> tuple[int, int]:
     """A total order, so that joining is taking the larger. A WAIT or HOLD is stricter the longer it lasts; a lease, and
     the time to be gone by, are stricter the sooner they end."""
-    lasting = decision.verb in (Verb.WAIT, Verb.HOLD)
+    lasting = decision.verb is _WAIT or decision.verb is _HOLD
     return decision.verb, decision.until if lasting else -decision.until
 
 
@@ -106,24 +110,24 @@ PROCEED: Final = Decision()
 
 def proceed(until: Instant = FOREVER, *, nudge: Reason | None = None, allowance: Allowance | None = None) -> Decision:
     """Go on; ask again before `until`."""
-    return Decision(Verb.PROCEED, until, (nudge,) if nudge else (), allowance)
+    return Decision(_PROCEED, until, (nudge,) if nudge else (), allowance)
 
 
 def wait(until: Instant, reason: Reason) -> Decision:
     """Not before `until`."""
-    return Decision(Verb.WAIT, until, (reason,))
+    return Decision(_WAIT, until, (reason,))
 
 
 def finish(reason: Reason, by: Instant = FOREVER) -> Decision:
     """End in order and deliver what there is."""
-    return Decision(Verb.FINISH, by, (reason,))
+    return Decision(_FINISH, by, (reason,))
 
 
 def stop(reason: Reason, by: Instant = FOREVER) -> Decision:
     """End the run now."""
-    return Decision(Verb.STOP, by, (reason,))
+    return Decision(_STOP, by, (reason,))
 
 
 def hold(reason: Reason, until: Instant = FOREVER) -> Decision:
     """Refuse every start until a person releases it."""
-    return Decision(Verb.HOLD, until, (reason,))
+    return Decision(_HOLD, until, (reason,))

@@ -5,7 +5,7 @@ A refused request changes no policy's state; a fact always counts. The core and 
 
 import enum
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -31,15 +31,16 @@ class Cause(enum.StrEnum):
     STARVED = "starved"
     LOST = "lost"
 
-    @property
-    def failed(self) -> bool:
+    def __init__(self, value: str) -> None:
+        self.done = value == "done"
+        self.failed = value not in ("done", "stopped")
         """A failure: an exit with cause error, timeout, starved or lost."""
-        return self not in (Cause.DONE, Cause.STOPPED)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag=str.lower):
     """What every event says: of which unit, which run of it, and with which labels (provider, user, tree, …)."""
 
+    asks: ClassVar[bool] = False
     unit: str = ""
     run: str = ""
     labels: Mapping[str, str] = {}
@@ -47,6 +48,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
 
 class Request(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
     """Asks leave. Committed before the act, or refused without a trace."""
+
+    asks: ClassVar[bool] = True
 
 
 class Start(Request, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
@@ -108,7 +111,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gauges: Mapping[str, float] = {}
     """Readings such as `round`, `convergence`, `agreement`."""
     ago: Span = 0
-    """How long before this report it was finished: steps inside an allowance are reported together."""
+    """How long before this report it was asked for: steps inside an allowance are reported together."""
 
 
 class Stepped(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):

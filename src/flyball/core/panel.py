@@ -4,10 +4,17 @@ One place answers this for the governor, for replay and for every view, so that 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from flyball.core.event import Event
+from flyball.core.event import Event, Request
 from flyball.core.policy import AnyPolicy, Key, State, hears
+
+DOCKETS_MAX: Final = 4_096
+"""Dockets kept ready. More than this and all are made anew: a bound, not a tuning knob."""
+
+
+REFUSED: Final = "refused"
+"""The key of the last refusal of a unit: the same refusal again is not journalled again."""
 
 
 class Docket(NamedTuple):
@@ -16,10 +23,16 @@ class Docket(NamedTuple):
     policies: Sequence[AnyPolicy]
     keys: Sequence[Key]
     initials: Sequence[State]
+    resting: Sequence[State | None]
+    """What `weigh` takes for those with nothing stored: None, or the initial state where the event can wake them."""
+    kind: str
+    """The name of the event's kind, as the journal has it."""
+    refused: Key | None
+    """Where the last refusal of the unit is kept, if the event is a request; `keys` ends with it."""
 
 
 class _Set:
-    """The policies of a unit, and, per kind of event, those who hear it: looked up once, asked at every step."""
+    """The policies of a unit, and, per kind of event, those who hear it."""
 
     __slots__ = ("heard", "policies")
 
@@ -29,14 +42,13 @@ class _Set:
             if names.count((name, by)) > 1:
                 raise ValueError(f"two policies named {name!r} by {by!r}: they would share one state")
         self.policies = tuple(policies)
-        self.heard: dict[type[Event], tuple[tuple[AnyPolicy, str, str, State], ...]] = {}
+        self.heard: dict[type[Event], Sequence[tuple[AnyPolicy, State]]] = {}
 
-    def hearing(self, kind: type[Event]) -> tuple[tuple[AnyPolicy, str, str, State], ...]:
+    def hearing(self, kind: type[Event]) -> Sequence[tuple[AnyPolicy, State]]:
         heard = self.heard.get(kind)
         if heard is None:
-            heard = self.heard[kind] = tuple(
-                (policy, policy.name, policy.by, policy.initial()) for policy in self.policies if hears(policy.at, kind)
-            )
+            heard = [(policy, policy.initial()) for policy in self.policies if hears(policy.at, kind)]
+            self.heard[kind] = heard
         return heard
 
 
@@ -46,6 +58,7 @@ class Panel:
     def __init__(self, policies: Sequence[AnyPolicy], units: Mapping[str, Sequence[AnyPolicy]] | None = None) -> None:
         self._default = _Set(policies)
         self._units = {unit: _Set(own) for unit, own in (units or {}).items()}
+        self._dockets: dict[tuple[type[Event], str, str, tuple[tuple[str, str], ...]], Docket] = {}
 
     def policies_of(self, unit: str) -> Sequence[AnyPolicy]:
         """The policies that a unit stands under."""
@@ -54,28 +67,41 @@ class Panel:
     def put(self, unit: str, policies: Sequence[AnyPolicy]) -> None:
         """Give a unit a set of its own."""
         self._units[unit] = _Set(policies)
+        self._dockets.clear()
 
     def concerning(self, event: Event) -> Docket:
         """Whom the event concerns: those who hear such events, in whose scope it is."""
-        heard = self._units.get(event.unit, self._default).hearing(type(event))
-        unit, run, labels = event.unit, event.run, event.labels
-        policies, keys, initials = [], [], []
-        for policy, name, by, initial in heard:
-            if by == "unit":
-                subject = unit
-                if not unit:
-                    continue
-            elif by == "run":
-                if not run:
-                    continue
-                subject = f"{unit}/{run}"
-            elif by == "fleet":
-                subject = ""
-            elif by in labels:
-                subject = labels[by]
-            else:
-                continue
-            policies.append(policy)
-            keys.append(Key(name, by, subject))
-            initials.append(initial)
-        return Docket(policies, keys, initials)
+        labels = tuple(event.labels.items()) if event.labels else ()
+        name = (type(event), event.unit, event.run, labels)
+        docket = self._dockets.get(name)
+        if docket is None:
+            docket = self._docket(event)
+            if len(self._dockets) >= DOCKETS_MAX:
+                self._dockets.clear()
+            self._dockets[name] = docket
+        return docket
+
+    def _docket(self, event: Event) -> Docket:
+        policies, keys, initials, resting = [], [], [], []
+        for policy, initial in self._units.get(event.unit, self._default).hearing(type(event)):
+            subject = _subject(policy.by, event)
+            if subject is not None:
+                policies.append(policy)
+                keys.append(Key(policy.name, policy.by, subject))
+                initials.append(initial)
+                resting.append(initial if issubclass(type(event), policy.wakes_on) else None)
+        refused = Key(REFUSED, "unit", event.unit) if isinstance(event, Request) else None
+        if refused is not None:
+            keys.append(refused)
+        return Docket(policies, keys, initials, resting, type(event).__name__.lower(), refused)
+
+
+def _subject(by: str, event: Event) -> str | None:
+    """Whose state an event concerns, for policies with that `by`; None if it does not concern them."""
+    if by == "unit":
+        return event.unit or None
+    if by == "run":
+        return f"{event.unit}/{event.run}" if event.run else None
+    if by == "fleet":
+        return ""
+    return event.labels.get(by)

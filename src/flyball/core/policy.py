@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from flyball.core.decision import PROCEED, Allowance, Decision, Reason, stop
-from flyball.core.event import Beat, Event, Request, Revise, Step, Stepped
+from flyball.core.event import Beat, Event, Revise, Step, Stepped
 from flyball.core.time import Instant
 
 
@@ -34,6 +34,8 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 
 S = TypeVar("S", bound=State)
 
+Kinds = tuple[type[Event], ...]
+
 
 class Policy(Protocol[S]):
     """One safeguard."""
@@ -49,6 +51,11 @@ class Policy(Protocol[S]):
     @property
     def at(self) -> Gate:
         """When it is asked."""
+
+    @property
+    def wakes_on(self) -> Kinds:
+        """The kinds of events that can change its initial state. At any other it rests as long as nothing is stored:
+        it stays as it is and has nothing to object, so it is not asked. A law checks that this is so."""
 
     def initial(self) -> S:
         """What it knows when nothing has happened."""
@@ -74,7 +81,7 @@ class Key(NamedTuple):
     subject: str
 
 
-class Outcome(NamedTuple):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What weighing an event came to: the answer, the changed states (by the policy's place), and what went wrong."""
 
     decision: Decision
@@ -92,19 +99,22 @@ def hears(gate: Gate, kind: type[Event]) -> bool:
     return gate is not Gate.CHANGE or kind is Revise
 
 
-def weigh(policies: Sequence[AnyPolicy], states: Sequence[State], event: Event, now: Instant) -> Outcome:
-    """Ask every policy of those that hear the event. `states` are theirs, in the same order.
+def weigh(policies: Sequence[AnyPolicy], states: Sequence[State | None], event: Event, now: Instant) -> Outcome:
+    """Ask every policy of those that hear the event. `states` are theirs, in the same order; None is a policy at rest,
+    which has nothing stored and is not woken by such an event.
 
     For a request that is refused `changed` is empty: it leaves no trace in any policy.
     """
-    if isinstance(event, Step) and event.steps > 1:
+    if type(event) is Step and event.steps > 1:
         event = _granted(policies, states, event, now)
-    revises = isinstance(event, Revise)
+    revises = type(event) is Revise
     decision = PROCEED
     changed: dict[int, State] = {}
     faults: list[str] = []
-    for place, policy in enumerate(policies):
-        state = states[place]
+    for place, state in enumerate(states):
+        if state is None:
+            continue
+        policy = policies[place]
         try:
             after = policy.evolve(state, event, now)
             if after is not state and after != state:
@@ -119,10 +129,10 @@ def weigh(policies: Sequence[AnyPolicy], states: Sequence[State], event: Event, 
         if answer is not PROCEED:
             decision |= answer
     allowance = None
-    if isinstance(event, Request):
+    if event.asks:
         if not decision.proceeds:
             changed = {}
-        elif isinstance(event, Step) and event.steps > 1:
+        elif type(event) is Step and event.steps > 1:
             granted = {meter: amount * event.steps for meter, amount in event.cost.items()}
             allowance = Allowance(event.steps, granted)
     if decision.allowance is not allowance:
@@ -130,11 +140,13 @@ def weigh(policies: Sequence[AnyPolicy], states: Sequence[State], event: Event, 
     return Outcome(decision, changed, faults, event)
 
 
-def _granted(policies: Sequence[AnyPolicy], states: Sequence[State], step: Step, now: Instant) -> Step:
+def _granted(policies: Sequence[AnyPolicy], states: Sequence[State | None], step: Step, now: Instant) -> Step:
     """The step request cut down to what every policy still has room for, though never below one step: if there is no
     room even for that, it is refused with its reason."""
     room = Allowance(step.steps)
     for policy, state in zip(policies, states, strict=True):
+        if state is None:
+            continue
         try:
             answer = policy.decide(state, now)
         except Exception:  # noqa: BLE001, S112 - it is reported where the request itself is weighed

@@ -25,17 +25,21 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def get(self, name: str) -> int | None:
         """The number that goes with a name, or None if it was not seen, or so long ago that it is forgotten."""
-        for generation in (self.fresh, self.recent, self.older):
-            if name in generation:
-                return generation[name]
-        return None
+        number = self.fresh.get(name)
+        if number is None:
+            number = self.recent.get(name)
+            if number is None:
+                number = self.older.get(name)
+        return number
 
     def with_(self, things: Mapping[str, int]) -> "Seen":
         """Seen, with these too."""
-        fresh = {**self.fresh, **things}
+        fresh = self.fresh.copy()
+        fresh.update(things)
         if len(fresh) <= FRESH_MAX:
             return Seen(fresh, self.recent, self.older)
-        recent = {**self.recent, **fresh}
+        recent = self.recent.copy()
+        recent.update(fresh)
         if len(recent) <= GENERATION_MAX:
             return Seen({}, recent, self.older)
         return Seen({}, {}, recent)

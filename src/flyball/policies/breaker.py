@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from flyball.core import window
 from flyball.core.decision import PROCEED, Decision, Reason, wait
-from flyball.core.event import Cause, Event, Exited, Released, Start
-from flyball.core.policy import Gate
+from flyball.core.event import Event, Exited, Released, Start
+from flyball.core.policy import Gate, Kinds
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import SECOND, Instant, Span, format_span, later
 from flyball.core.window import Window
@@ -42,6 +42,7 @@ class Breaker:
     name: str = "breaker"
     by: str = "fleet"
     at: Gate = Gate.START
+    wakes_on: Kinds = (Exited,)
 
     def initial(self) -> State:
         return State()
@@ -100,7 +101,7 @@ class Breaker:
         others = {run: at for run, at in state.trials.items() if run != event.run}
         if event.cause.failed:
             return State(opened_at=now)
-        if event.cause is not Cause.DONE:
+        if not event.cause.done:
             return self._with_trials(state, others)
         successes = state.successes + 1
         if successes + self._passed(state, now) >= self.successes_min:

@@ -8,8 +8,8 @@ really cost. Some of the limit can be kept back for the last step, so that there
 from dataclasses import dataclass
 
 from flyball.core.decision import Allowance, Decision, Reason, Verb, proceed
-from flyball.core.event import Event, Released, Step, Stepped
-from flyball.core.policy import Gate
+from flyball.core.event import Event, Released, Start, Step, Stepped
+from flyball.core.policy import Gate, Kinds
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import FOREVER, Instant, Span
 
@@ -39,6 +39,7 @@ class Budget:
     name: str = "budget"
     by: str = "run"
     at: Gate = Gate.STEP
+    wakes_on: Kinds = (Start, Step, Stepped)
 
     def initial(self) -> State:
         return State()

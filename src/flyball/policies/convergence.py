@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from flyball.core.decision import PROCEED, Decision, Reason, finish
 from flyball.core.event import Event, Exited, Stepped
-from flyball.core.policy import Gate
+from flyball.core.policy import Gate, Kinds
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import Instant
 
@@ -29,6 +29,7 @@ class Convergence:
     name: str = "convergence"
     by: str = "run"
     at: Gate = Gate.STEP
+    wakes_on: Kinds = (Stepped,)
 
     def initial(self) -> State:
         return State()

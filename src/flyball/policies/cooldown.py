@@ -11,10 +11,10 @@ from typing import Final
 import msgspec
 
 from flyball.core.decision import PROCEED, Decision, Reason, wait
-from flyball.core.event import Cause, Event, Exited, Released, Revise, Start, Stepped
+from flyball.core.event import Event, Exited, Released, Revise, Start, Stepped
 from flyball.core.failure import digest
 from flyball.core.lived import UNBORN, Lived
-from flyball.core.policy import Gate
+from flyball.core.policy import Gate, Kinds
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import DAY, MINUTE, SECOND, Instant, Span, format_span, later
 
@@ -55,6 +55,7 @@ class Cooldown:
     step_forgives: bool = False
     name: str = "cooldown"
     by: str = "unit"
+    wakes_on: Kinds = (Exited,)
 
     @property
     def at(self) -> Gate:
@@ -66,8 +67,8 @@ class Cooldown:
 
     def evolve(self, state: State, event: Event, now: Instant) -> State:
         match event:
-            case Exited(cause=Cause.DONE):
-                return State()
+            case Exited(cause=cause) if cause.done:
+                return State() if state.failures else state
             case Exited(cause=cause) if cause.failed:
                 return self._failed(state, event, now)
             case Released() if event.frees(self.name, self.by):

@@ -11,7 +11,7 @@ import msgspec
 
 from flyball.core.decision import PROCEED, Decision, Reason, proceed, wait
 from flyball.core.event import Beat, Event, Exited, Start, Step, Stepped
-from flyball.core.policy import Gate
+from flyball.core.policy import Gate, Kinds
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import SECOND, Instant, Span, later
 
@@ -41,6 +41,7 @@ class Exclusive:
     name: str = NAME
     by: str = "unit"
     at: Gate = Gate.STEP
+    wakes_on: Kinds = (Start,)
 
     def initial(self) -> State:
         return State()
@@ -62,11 +63,12 @@ class Exclusive:
         return state
 
     def decide(self, state: State, now: Instant) -> Decision:
-        if not state.runs:
+        runs = len(state.runs)
+        if not runs:
             return PROCEED
-        ends = min(live.until for live in state.runs.values())
-        if len(state.runs) <= self.runs_max:
+        ends = min([live.until for live in state.runs.values()])
+        if runs <= self.runs_max:
             return proceed(ends)
-        others = len(state.runs) - 1
+        others = runs - 1
         text = f"{others} live already, {self.runs_max} allowed at a time"
         return wait(max(ends, now + 1), Reason(self.name, "already_running", text, "Wait for it to end, or stop it."))

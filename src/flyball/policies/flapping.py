@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from flyball.core.decision import PROCEED, Decision, Reason, hold, wait
 from flyball.core.event import Cause, Event, Exited, Released, Revise, Start
 from flyball.core.lived import UNBORN, Lived
-from flyball.core.policy import Gate
+from flyball.core.policy import Gate, Kinds
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import SECOND, Instant, Span, format_span, later
 
@@ -39,6 +39,10 @@ class Flapping:
     by: str = "unit"
     at: Gate = Gate.START
 
+    @property
+    def wakes_on(self) -> Kinds:
+        return (Start, Exited) if self.clean_counts else (Exited,)
+
     def initial(self) -> State:
         return State()
 
@@ -52,12 +56,12 @@ class Flapping:
                 return state
             case Start() if state.exits or self.clean_counts:
                 return State(state.exits, state.flaps, state.lived.started(now), state.until)
-            case Exited(cause=Cause.STOPPED) if state.exits:
-                return State(state.exits, state.flaps, state.lived.exited(now, now), state.until)
-            case Exited(cause=cause) if cause.failed or self._too_short(state, cause, now):
+            case Exited(cause=cause) if cause.failed or (self.clean_counts and self._too_short(state, cause, now)):
                 return self._failed(state, now)
-            case Exited(cause=Cause.DONE) if state.exits:
+            case Exited(cause=cause) if cause.done and state.exits:
                 return self._clean(state, now)
+            case Exited() if state.exits:
+                return State(state.exits, state.flaps, state.lived.exited(now, now), state.until)
         return state
 
     def decide(self, state: State, now: Instant) -> Decision:
@@ -84,7 +88,7 @@ class Flapping:
         return sum(failing and at + self.window >= lived for at, failing in state.exits)
 
     def _too_short(self, state: State, cause: Cause, now: Instant) -> bool:
-        return self.clean_counts and cause is Cause.DONE and now - state.lived.since < self.window
+        return cause.done and now - state.lived.since < self.window
 
     def _failed(self, state: State, now: Instant) -> State:
         lived = state.lived.at(now)

@@ -8,8 +8,8 @@ of three.
 from dataclasses import dataclass
 
 from flyball.core.decision import PROCEED, Allowance, Decision, Reason, Verb, proceed
-from flyball.core.event import Cause, Event, Exited, Released, Resume, Start, Step, Stepped
-from flyball.core.policy import Gate
+from flyball.core.event import Event, Exited, Released, Resume, Start, Step, Stepped
+from flyball.core.policy import Gate, Kinds
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import Instant
 
@@ -34,6 +34,10 @@ class Limit:
     by: str = "run"
     at: Gate = Gate.STEP
 
+    @property
+    def wakes_on(self) -> Kinds:
+        return (Step, Stepped) if self.of is Step else (self.of,)
+
     def initial(self) -> State:
         return State()
 
@@ -42,10 +46,11 @@ class Limit:
             case Step(steps=steps) if self.of is Step:
                 return State(state.count + steps)
             case Stepped(allowed=allowed, done=done) if allowed and self.of is Step:
-                return State(max(0, state.count - (allowed - len(done))))
+                made = sum(not work.refused for work in done)
+                return State(max(0, state.count - (allowed - made)))
             case Start() if isinstance(event, self.of):
                 return State(state.count + 1)
-            case Exited(cause=Cause.DONE):
+            case Exited(cause=cause) if cause.done:
                 return State()
             case Exited() if self.by == "run":
                 return State()

@@ -11,7 +11,7 @@ from typing import Final
 from flyball.core import window
 from flyball.core.decision import Allowance, Decision, Reason, proceed, stop
 from flyball.core.event import Event, Released, Step, Stepped, Work
-from flyball.core.policy import Gate
+from flyball.core.policy import Gate, Kinds
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import SECOND, Instant, Span, format_span
 from flyball.core.window import Window
@@ -21,11 +21,13 @@ PATTERNS_MAX: Final = 64
 
 
 class State(PolicyState, frozen=True):
-    """The steps of each pattern, those granted together and not reported yet, and the pattern last asked for."""
+    """The steps of each pattern, those granted together and not reported yet, the pattern last asked for, and the
+    count of the busiest pattern when that was last looked at (it can only have fallen since)."""
 
     patterns: dict[str, Window] = {}
     granted: Window = ()
     asked: str | None = None
+    busiest: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Loop:
     name: str = "loop"
     by: str = "unit"
     at: Gate = Gate.STEP
+    wakes_on: Kinds = (Step, Stepped)
 
     def initial(self) -> State:
         return State()
@@ -45,12 +48,12 @@ class Loop:
     def evolve(self, state: State, event: Event, now: Instant) -> State:
         match event:
             case Step(steps=1):
-                return State(self._with(state.patterns, event.pattern, now), state.granted, event.pattern)
+                return self._asked(state, event.pattern, now)
             case Step(steps=steps):
                 granted = window.add(state.granted, now, self.window, self.repeats_max, steps)
-                return State(state.patterns, granted, event.pattern)
-            case Stepped(allowed=allowed, done=done) if allowed:
-                return self._reported(state, done, now)
+                return State(state.patterns, granted, event.pattern, state.busiest)
+            case Stepped(allowed=allowed, done=done):
+                return self._reported(state, done, now) if allowed else state
             case Released() if event.frees(self.name, self.by) and not event.fingerprint:
                 return State()
         return state
@@ -69,18 +72,23 @@ class Loop:
                     "Look at what makes it repeat. If it has to be that often, raise `safety.max_loop_iterations`.",
                 )
             )
-        busiest = max((window.count(marks, now, self.window) for marks in state.patterns.values()), default=0)
-        return proceed(allowance=Allowance(max(0, self.repeats_max - 1 - granted - busiest)))
+        return proceed(allowance=Allowance(max(0, self.repeats_max - 1 - granted - state.busiest)))
 
-    def _with(self, patterns: dict[str, Window], pattern: str, at: Instant) -> dict[str, Window]:
-        marks = window.add(patterns.get(pattern, ()), at, self.window, self.repeats_max)
-        after = {**patterns, pattern: marks}
-        if len(after) > PATTERNS_MAX:
-            del after[min(after, key=lambda name: (after[name][-1][0], name))]
-        return after
+    def _asked(self, state: State, pattern: str, now: Instant) -> State:
+        patterns = dict(state.patterns)
+        self._mark(patterns, pattern, now)
+        busiest = max(state.busiest, window.count(patterns[pattern], now, self.window))
+        return State(patterns, state.granted, pattern, busiest)
 
     def _reported(self, state: State, done: tuple[Work, ...], now: Instant) -> State:
-        patterns = state.patterns
+        patterns = dict(state.patterns)
         for work in done:
-            patterns = self._with(patterns, work.pattern, now - work.ago)
-        return State(patterns, (), None)
+            if not work.refused:
+                self._mark(patterns, work.pattern, now - work.ago)
+        busiest = max((window.count(marks, now, self.window) for marks in patterns.values()), default=0)
+        return State(patterns, busiest=busiest)
+
+    def _mark(self, patterns: dict[str, Window], pattern: str, at: Instant) -> None:
+        patterns[pattern] = window.add(patterns.get(pattern, ()), at, self.window, self.repeats_max)
+        if len(patterns) > PATTERNS_MAX:
+            del patterns[min(patterns, key=lambda name: (patterns[name][-1][0], name))]

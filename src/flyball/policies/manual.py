@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from flyball.core.decision import PROCEED, Decision, Reason, Verb
 from flyball.core.event import Event, Held, Released
-from flyball.core.policy import Gate
+from flyball.core.policy import Gate, Kinds
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import Instant
 
@@ -28,6 +28,7 @@ class Manual:
     name: str = "manual"
     by: str = "unit"
     at: Gate = Gate.STEP
+    wakes_on: Kinds = (Held,)
 
     def initial(self) -> State:
         return State()

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from flyball.core.decision import PROCEED, Decision, Reason, hold
-from flyball.core.event import Cause, Event, Exited, Released, Revise, Start
+from flyball.core.event import Event, Exited, Released, Revise, Start
 from flyball.core.lived import UNBORN, Lived
-from flyball.core.policy import Gate
+from flyball.core.policy import Gate, Kinds
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import DAY, Instant, Span, format_span
 
@@ -47,14 +47,15 @@ class Quarantine:
     name: str = "quarantine"
     by: str = "unit"
     at: Gate = Gate.START
+    wakes_on: Kinds = (Exited,)
 
     def initial(self) -> State:
         return State()
 
     def evolve(self, state: State, event: Event, now: Instant) -> State:
         match event:
-            case Exited(cause=Cause.DONE):
-                return self._succeeded(state)
+            case Exited(cause=cause) if cause.done:
+                return self._succeeded(state) if state.failures else state
             case Exited(cause=cause) if cause.failed:
                 return self._failed(state, event, now)
             case Released() if event.frees(self.name, self.by):

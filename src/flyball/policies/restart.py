@@ -12,7 +12,7 @@ from flyball.core import window
 from flyball.core.decision import PROCEED, Decision, Reason, Verb, finish, hold, wait
 from flyball.core.event import Cause, Event, Exited, Released, Revise, Start
 from flyball.core.lived import UNBORN, Lived
-from flyball.core.policy import Gate
+from flyball.core.policy import Gate, Kinds
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import DAY, FOREVER, HOUR, MINUTE, Instant, Span, format_span, later
 from flyball.core.window import Window
@@ -51,6 +51,7 @@ class Restart:
     name: str = "restart"
     by: str = "unit"
     at: Gate = Gate.START
+    wakes_on: Kinds = (Start, Exited)
 
     def initial(self) -> State:
         return State()
@@ -68,6 +69,8 @@ class Restart:
         return state
 
     def decide(self, state: State, now: Instant) -> Decision:
+        if state.last is None and not state.row and not state.restarts and state.held_at == FOREVER:
+            return PROCEED
         decision = self._by_cause(state, now)
         if self.row_max and state.row > self.row_max:
             decision |= hold(
@@ -89,6 +92,8 @@ class Restart:
         return decision
 
     def _started(self, state: State, event: Start, now: Instant) -> State:
+        if not event.again and state.last is None:
+            return state
         if event.again and self.by == "unit" and not self._follows(state.last):
             return state
         restarts = state.restarts
@@ -101,13 +106,13 @@ class Restart:
 
     def _exited(self, state: State, cause: Cause, now: Instant) -> State:
         if self.by != "unit":
+            if not cause.failed or self.over is not Verb.HOLD or state.held_at <= now:
+                return state
             full = window.count(state.restarts, now, self.window) >= self.restarts_max
-            if self.over is Verb.HOLD and cause.failed and full and state.held_at > now:
-                return State(restarts=state.restarts, held_at=now)
-            return state
+            return State(restarts=state.restarts, held_at=now) if full else state
         held = bool(self.row_max) and state.row > self.row_max
         if not cause.failed:
-            row = 0 if cause is Cause.DONE and not held else state.row
+            row = 0 if cause.done and not held else state.row
             lived = state.lived.exited(now, now) if row else UNBORN
             return State(cause, now, row, state.restarts, lived, state.failed_at if row else 0)
         lived = state.lived.exited(now, now)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from flyball.core import window
 from flyball.core.decision import PROCEED, Decision, Reason, wait
 from flyball.core.event import Event, Revise
-from flyball.core.policy import Gate
+from flyball.core.policy import Gate, Kinds
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import DAY, Instant, Span, format_span
 from flyball.core.window import Window
@@ -31,6 +31,7 @@ class Revision:
     name: str = "revision"
     by: str = "unit"
     at: Gate = Gate.CHANGE
+    wakes_on: Kinds = (Revise,)
 
     def initial(self) -> State:
         return State()

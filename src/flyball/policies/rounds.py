@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from flyball.core.decision import PROCEED, Decision, Reason, finish
-from flyball.core.event import Cause, Event, Exited, Stepped
-from flyball.core.policy import Gate
+from flyball.core.event import Event, Exited, Stepped
+from flyball.core.policy import Gate, Kinds
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import Instant
 
@@ -42,6 +42,7 @@ class Rounds:
     name: str = "rounds"
     by: str = "run"
     at: Gate = Gate.STEP
+    wakes_on: Kinds = (Stepped,)
 
     def __post_init__(self) -> None:
         if not ROUNDS_LEAST <= self.most <= ROUNDS_CAP:
@@ -60,7 +61,7 @@ class Rounds:
                         check_rounds(reached, after, self.most)
                         reached = after
                 return state if reached == state.round else State(reached)
-            case Exited(cause=Cause.DONE):
+            case Exited(cause=cause) if cause.done:
                 return State()
             case Exited() if self.by == "run":
                 return State()

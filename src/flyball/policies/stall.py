@@ -12,9 +12,11 @@ gain in one of two hundred cases, a new call with a new result in one of six.
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from flyball.core.decision import PROCEED, Decision, Reason, proceed, stop, wait
 from flyball.core.event import Event, Exited, Step, Stepped, Work
-from flyball.core.policy import Gate
+from flyball.core.policy import Gate, Kinds
 from flyball.core.policy import State as PolicyState
 from flyball.core.seen import NOTHING_SEEN, Seen
 from flyball.core.time import FOREVER, MINUTE, Instant, Span, format_span
@@ -61,21 +63,21 @@ class Stall:
     name: str = "stall"
     by: str = "run"
     at: Gate = Gate.STEP
+    wakes_on: Kinds = (Stepped,)
 
     def initial(self) -> State:
         return State()
 
     def evolve(self, state: State, event: Event, now: Instant) -> State:
         match event:
-            case Step(call=call):
-                known = call if call and state.seen.get("c" + call) is not None else ""
-                return state if known == state.asked else _asking(state, known)
             case Stepped():
                 if event.heard:
                     state = State(step=state.step, seen=state.seen)
                 for work in event.done:
                     state = self._after(state, work, now - work.ago)
                 return state
+            case Step():
+                return self._asked(state, event.call)
             case Exited():
                 return State()
         return state
@@ -98,17 +100,32 @@ class Stall:
 
     _remedy = "Look at where the circle began (`flyball why`), tell the agent something new, and start it again."
 
+    def _asked(self, state: State, call: str) -> State:
+        """Note the call that is asked for, where it could be refused: at that score, and made before."""
+        if state.score < self.refuse_at and not state.asked:
+            return state
+        known = call if call and state.seen.get("c" + call) is not None else ""
+        return state if known == state.asked else msgspec.structs.replace(state, asked=known)
+
     def _after(self, state: State, work: Work, at: Instant) -> State:
         step = state.step + 1
         if work.polling:
             return self._polled(state, work, at, step)
-        bare = not work.result
-        pair = work.call if bare else work.call + work.result
-        seen = state.seen
-        last = seen.get("p" + pair) if work.call else None
-        known_call = seen.get("c" + work.call) is not None
-        known_error = work.error and seen.get("e" + work.result) is not None
-        new_world = bool(work.world) and seen.get("w" + work.world) is None
+        seen, call, result = state.seen, work.call, work.result
+        bare = not result
+        pair = "p" + call + result
+        known_call = seen.get("c" + call) is not None
+        last = seen.get(pair) if known_call and call else None
+        things = {pair: step, "c" + call: step}
+        new_world = False
+        if work.world:
+            new_world = seen.get("w" + work.world) is None
+            things["w" + work.world] = step
+        error, errors, known_error = "", 0, False
+        if work.error:
+            known_error = seen.get("e" + result) is not None
+            things["e" + result] = step
+            error, errors = result, state.errors + 1 if result and result == state.error else 1
         if new_world:
             change = NEW_GROUND
         elif work.refused:
@@ -119,28 +136,13 @@ class Stall:
             change = 0
         else:
             change = KNOWN_ERROR if known_error else NEW_GROUND
-        period, matched = 0, 0
-        if last is not None and not new_world:
-            period = step - last
-            matched = state.matched + 1 if period == state.period and bare == state.bare else 1
-        things = {"p" + pair: step, "c" + work.call: step}
-        errors = 0
-        if work.error:
-            things["e" + work.result] = step
-            same = bool(work.result) and work.result == state.error
-            errors = state.errors + 1 if same else 1
-        if work.world:
-            things["w" + work.world] = step
-        return State(
-            max(0, state.score + change),
-            step,
-            seen.with_(things),
-            period,
-            matched,
-            bare,
-            work.result if work.error else "",
-            errors,
-        )
+        score = max(0, state.score + change)
+        seen = seen.with_(things)
+        if last is None or new_world:
+            return State(score, step, seen, 0, 0, bare, error, errors)
+        period = step - last
+        matched = state.matched + 1 if period == state.period and bare == state.bare else 1
+        return State(score, step, seen, period, matched, bare, error, errors)
 
     def _polled(self, state: State, work: Work, at: Instant, step: int) -> State:
         """A call that is made to be repeated: only the time without anything new counts."""
@@ -161,18 +163,3 @@ class Stall:
             steps = "one step" if state.period == 1 else f"{state.period} steps"
             return f"a circle of {steps} since step {began} (score {state.score})"
         return f"calls repeated that gave the same results before (score {state.score}, step {state.step})"
-
-
-def _asking(state: State, call: str) -> State:
-    return State(
-        state.score,
-        state.step,
-        state.seen,
-        state.period,
-        state.matched,
-        state.bare,
-        state.error,
-        state.errors,
-        state.polling_since,
-        call,
-    )
