@@ -1,0 +1,66 @@
+"""flyball keeps agents and automations from running away: the public names, each loaded when it is first used.
+
+`flyball --help` and the like import this package too, and must not pay for what they do not use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flyball.core.decision import Allowance as Allowance
+    from flyball.core.decision import Decision as Decision
+    from flyball.core.decision import Reason as Reason
+    from flyball.core.decision import Verb as Verb
+    from flyball.core.event import Beat as Beat
+    from flyball.core.event import Booted as Booted
+    from flyball.core.event import Cause as Cause
+    from flyball.core.event import Exited as Exited
+    from flyball.core.event import Held as Held
+    from flyball.core.event import Released as Released
+    from flyball.core.event import Resume as Resume
+    from flyball.core.event import Revise as Revise
+    from flyball.core.event import Start as Start
+    from flyball.core.event import Step as Step
+    from flyball.core.event import Stepped as Stepped
+    from flyball.core.event import Work as Work
+    from flyball.core.failure import fingerprint as fingerprint
+    from flyball.core.panel import Panel as Panel
+    from flyball.errors import FlyballError as FlyballError
+    from flyball.governor import Governor as Governor
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "flyball.core.decision": ("Allowance", "Decision", "Reason", "Verb"),
+    "flyball.core.event": (
+        "Beat",
+        "Booted",
+        "Cause",
+        "Exited",
+        "Held",
+        "Released",
+        "Resume",
+        "Revise",
+        "Start",
+        "Step",
+        "Stepped",
+        "Work",
+    ),
+    "flyball.core.failure": ("fingerprint",),
+    "flyball.core.panel": ("Panel",),
+    "flyball.errors": ("FlyballError",),
+    "flyball.governor": ("Governor",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605 - one table says what is public and where it lives
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'flyball' has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
