@@ -29,7 +29,7 @@ DECODED_MAX: Final = 65_536
 UNSYNCED: Final = (Stepped, Beat)
 """Steps that were made and signs of life gate nothing: they survive kill -9 without waiting for the disk."""
 
-VERB_NAMES: Final = {verb: verb.name.lower() for verb in Verb}
+VERB_NAMES: Final = tuple(verb.name.lower() for verb in Verb)
 
 
 class Clock(Protocol):

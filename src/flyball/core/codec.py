@@ -23,14 +23,33 @@ _body_decoder: Final = msgspec.json.Decoder(Body)
 _event_decoder: Final = msgspec.json.Decoder[AnyEvent](AnyEvent)
 _state_decoders: Final[dict[type[State], msgspec.json.Decoder[Any]]] = {}
 
-encode = _encoder.encode
 decode_body = _body_decoder.decode
 decode_event = _event_decoder.decode
 
 
+def encode(value: object) -> bytes:
+    """Anything of ours as JSON. What is no text (the last lines of a process can be any bytes) is written as `?`: the
+    fact counts all the same."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encoder.encode(_readable(msgspec.to_builtins(value)))
+
+
+def _readable(value: object) -> object:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            return {_readable(key): _readable(part) for key, part in value.items()}
+        case list() | tuple():
+            return [_readable(part) for part in value]
+    return value
+
+
 def encode_body(event: Event, decision: Decision, faults: tuple[str, ...] = ()) -> bytes:
     """A journal entry's body."""
-    return _encoder.encode(Body(event, decision, faults))  # type: ignore[arg-type]  # Event is abstract: only the closed set exists
+    return encode(Body(event, decision, faults))  # type: ignore[arg-type]  # Event is abstract: only the closed set exists
 
 
 def decode_state(kind: type[S], data: bytes) -> S:

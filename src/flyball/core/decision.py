@@ -31,13 +31,15 @@ class Verb(enum.IntEnum):
 _PROCEED, _WAIT, _FINISH, _STOP, _HOLD = Verb
 
 
-class Reason(msgspec.Struct, frozen=True, order=True):
+class Reason(msgspec.Struct, frozen=True, order=True, omit_defaults=True):
     """Why: the code is for machines and keeps its meaning, the text has the numbers, the remedy is for a person."""
 
     policy: str
     code: str
     text: str
     remedy: str = ""
+    verb: Verb = Verb.PROCEED
+    """What this reason alone comes to. Set by the functions below."""
 
 
 class Allowance(msgspec.Struct, frozen=True):
@@ -84,6 +86,11 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.verb is _PROCEED
 
     @property
+    def primary(self) -> Reason | None:
+        """The one reason to name where there is room for one: of the strictest verb, the first by its code."""
+        return min(self.reasons, key=lambda reason: (-reason.verb, reason.code), default=None)
+
+    @property
     def codes(self) -> tuple[str, ...]:
         """The codes of its reasons: what makes two refusals the same refusal."""
         return tuple(reason.code for reason in self.reasons)
@@ -113,21 +120,26 @@ def proceed(until: Instant = FOREVER, *, nudge: Reason | None = None, allowance:
     return Decision(_PROCEED, until, (nudge,) if nudge else (), allowance)
 
 
+def refuse(verb: Verb, reason: Reason, until: Instant = FOREVER) -> Decision:
+    """Any verb but PROCEED, with its reason."""
+    return Decision(verb, until, (Reason(reason.policy, reason.code, reason.text, reason.remedy, verb),))
+
+
 def wait(until: Instant, reason: Reason) -> Decision:
     """Not before `until`."""
-    return Decision(_WAIT, until, (reason,))
+    return refuse(_WAIT, reason, until)
 
 
 def finish(reason: Reason, by: Instant = FOREVER) -> Decision:
     """End in order and deliver what there is."""
-    return Decision(_FINISH, by, (reason,))
+    return refuse(_FINISH, reason, by)
 
 
 def stop(reason: Reason, by: Instant = FOREVER) -> Decision:
     """End the run now."""
-    return Decision(_STOP, by, (reason,))
+    return refuse(_STOP, reason, by)
 
 
 def hold(reason: Reason, until: Instant = FOREVER) -> Decision:
     """Refuse every start until a person releases it."""
-    return Decision(_HOLD, until, (reason,))
+    return refuse(_HOLD, reason, until)

@@ -5,6 +5,7 @@ A refused request changes no policy's state; a fact always counts. The core and 
 
 import enum
 from collections.abc import Mapping
+from math import isfinite
 from typing import ClassVar, Final
 
 import msgspec
@@ -113,6 +114,12 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ago: Span = 0
     """How long before this report it was asked for: steps inside an allowance are reported together."""
 
+    def __post_init__(self) -> None:
+        if self.gauges and not all(isfinite(reading) for reading in self.gauges.values()):
+            # A reading that is no number says nothing, and JSON has no word for it.
+            readings = {name: reading for name, reading in self.gauges.items() if isfinite(reading)}
+            msgspec.structs.force_setattr(self, "gauges", readings)
+
 
 class Stepped(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
     """So many steps were made, of those that were granted."""
@@ -182,3 +189,8 @@ class Released(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.low
 
 
 AnyEvent = Start | Resume | Step | Revise | Stepped | Beat | Exited | Booted | Held | Released
+
+
+def is_failure(event: Event) -> bool:
+    """An exit that is a failure."""
+    return isinstance(event, Exited) and event.cause.failed

@@ -40,7 +40,7 @@ _VOLATILE: Final = tuple(
             "<duration>",
         ),
         (
-            r"\b(?=\w*\d)(?=\w*[a-z])(req|run|job|task|msg|call|toolu|chatcmpl|session|trace|span)[-_]\w{6,}\b",
+            r"\b(req|run|job|task|msg|call|toolu|chatcmpl|session|trace|span)[-_](?=\w*\d)\w{6,}\b",
             "<id>",
         ),
     )
@@ -50,10 +50,11 @@ _VOLATILE: Final = tuple(
 def normalise(message: str) -> str:
     """The message with ids, times, durations, addresses and temporary paths replaced. Plain numbers stay: "3 failed"
     to "2 failed" is progress."""
-    text = message[:MESSAGE_MAX]
+    # Cut twice: the first bounds the work, the second must not leave half of what would have been replaced.
+    text = message[: 2 * MESSAGE_MAX]
     for pattern, replacement in _VOLATILE:
         text = pattern.sub(replacement, text)
-    return " ".join(text.split())
+    return " ".join(text.split())[:MESSAGE_MAX]
 
 
 def digest(fields: Iterable[str]) -> str:

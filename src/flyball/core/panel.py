@@ -6,7 +6,7 @@ One place answers this for the governor, for replay and for every view, so that 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from flyball.core.event import Event, Request
+from flyball.core.event import Event, Exited, Request
 from flyball.core.policy import AnyPolicy, Key, State, hears
 
 DOCKETS_MAX: Final = 4_096
@@ -58,7 +58,7 @@ class Panel:
     def __init__(self, policies: Sequence[AnyPolicy], units: Mapping[str, Sequence[AnyPolicy]] | None = None) -> None:
         self._default = _Set(policies)
         self._units = {unit: _Set(own) for unit, own in (units or {}).items()}
-        self._dockets: dict[tuple[type[Event], str, str, tuple[tuple[str, str], ...]], Docket] = {}
+        self._dockets: dict[tuple[object, ...], Docket] = {}
 
     def policies_of(self, unit: str) -> Sequence[AnyPolicy]:
         """The policies that a unit stands under."""
@@ -72,7 +72,7 @@ class Panel:
     def concerning(self, event: Event) -> Docket:
         """Whom the event concerns: those who hear such events, in whose scope it is."""
         labels = tuple(event.labels.items()) if event.labels else ()
-        name = (type(event), event.unit, event.run, labels)
+        name = (type(event), event.unit, event.run, labels, event.cause if type(event) is Exited else None)
         docket = self._dockets.get(name)
         if docket is None:
             docket = self._docket(event)
@@ -89,7 +89,7 @@ class Panel:
                 policies.append(policy)
                 keys.append(Key(policy.name, policy.by, subject))
                 initials.append(initial)
-                resting.append(initial if issubclass(type(event), policy.wakes_on) else None)
+                resting.append(initial if policy.wakes(event) else None)
         refused = Key(REFUSED, "unit", event.unit) if isinstance(event, Request) else None
         if refused is not None:
             keys.append(refused)
@@ -101,7 +101,9 @@ def _subject(by: str, event: Event) -> str | None:
     if by == "unit":
         return event.unit or None
     if by == "run":
-        return f"{event.unit}/{event.run}" if event.run else None
+        # The run's own slashes are quoted: run c of unit a/b is not run b/c of unit a.
+        run = event.run.replace("%", "%25").replace("/", "%2F")
+        return f"{event.unit}/{run}" if run else None
     if by == "fleet":
         return ""
     return event.labels.get(by)

@@ -34,8 +34,6 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
 
 S = TypeVar("S", bound=State)
 
-Kinds = tuple[type[Event], ...]
-
 
 class Policy(Protocol[S]):
     """One safeguard."""
@@ -52,10 +50,11 @@ class Policy(Protocol[S]):
     def at(self) -> Gate:
         """When it is asked."""
 
-    @property
-    def wakes_on(self) -> Kinds:
-        """The kinds of events that can change its initial state. At any other it rests as long as nothing is stored:
-        it stays as it is and has nothing to object, so it is not asked. A law checks that this is so."""
+    def wakes(self, event: Event) -> bool:
+        """Whether such an event, by its kind and cause alone, can change its initial state. If not, it rests as long as
+        nothing is stored: it stays as it is and has nothing to object, so it is not asked. A law checks that this is
+        so, for every policy."""
+        ...
 
     def initial(self) -> S:
         """What it knows when nothing has happened."""

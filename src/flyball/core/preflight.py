@@ -11,16 +11,19 @@ N = TypeVar("N", bound=Hashable)
 
 
 class Trap(NamedTuple, Generic[N]):
-    """Nodes that can never reach an end, and one circle among them (or the dead end that they run into)."""
+    """Nodes that can never reach an end, and one circle among them, or the dead end that they run into."""
 
     nodes: tuple[N, ...]
     circle: tuple[N, ...]
+    closed: bool
+    """It is a circle; otherwise the one node of it leads nowhere."""
 
     def __str__(self) -> str:
-        if len(self.circle) == 1 and len(self.nodes) == 1:
-            return f"{self.nodes[0]} leads nowhere"
-        drawn = " -> ".join(str(node) for node in (*self.circle, self.circle[0]))
-        return f"no end can be reached from {', '.join(str(node) for node in self.nodes)}; the circle is {drawn}"
+        if not self.closed:
+            where = f"{self.circle[0]} leads nowhere"
+        else:
+            where = "the circle is " + " -> ".join(str(node) for node in (*self.circle, self.circle[0]))
+        return f"no end can be reached from {', '.join(str(node) for node in self.nodes)}; {where}"
 
 
 def find_trap(edges: Mapping[N, Iterable[N]], ends: Iterable[N]) -> Trap[N] | None:
@@ -43,10 +46,10 @@ def find_trap(edges: Mapping[N, Iterable[N]], ends: Iterable[N]) -> Trap[N] | No
     stuck = [node for node in nodes if node not in reaching]
     if not stuck:
         return None
-    return Trap(tuple(stuck), _circle(edges, stuck[0]))
+    return Trap(tuple(stuck), *_circle(edges, stuck[0]))
 
 
-def _circle(edges: Mapping[N, Iterable[N]], start: N) -> tuple[N, ...]:
+def _circle(edges: Mapping[N, Iterable[N]], start: N) -> tuple[tuple[N, ...], bool]:
     """Follow first edges from a stuck node until one repeats: everything it leads to is stuck too."""
     seen: dict[N, int] = {}
     path: list[N] = []
@@ -56,6 +59,6 @@ def _circle(edges: Mapping[N, Iterable[N]], start: N) -> tuple[N, ...]:
         path.append(node)
         following = next(iter(edges.get(node, ())), None)
         if following is None:
-            return (node,)
+            return (node,), False
         node = following
-    return tuple(path[seen[node] :])
+    return tuple(path[seen[node] :]), True

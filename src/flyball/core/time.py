@@ -60,9 +60,9 @@ def parse_span(text: str) -> Span:
         part = _PART.match(stripped, position)
         if part is None or (part[2] or "s") not in _UNITS:
             break
-        total += round(float(part[1]) * _UNITS[part[2] or "s"])
+        total += round(min(float(part[1]) * _UNITS[part[2] or "s"], 2.0 * FOREVER))
         position = part.end()
-    if position < len(stripped) or not stripped:
+    if position < len(stripped) or not stripped or total > FOREVER:
         raise ValueError(f"{text!r} is not a length of time; write it like 500ms, 29s, 10m, 6h, 1d or 1h30m")
     return total
 

@@ -9,7 +9,7 @@ Bounded: small limits are counted exactly; where the limit is above MARKS_MAX, m
 
 from typing import Final
 
-from flyball.core.time import Instant, Span, later
+from flyball.core.time import FOREVER, Instant, Span, later
 
 Window = tuple[tuple[Instant, int], ...]
 
@@ -21,7 +21,7 @@ MARKS_MAX: Final = 128
 def add(window: Window, now: Instant, length: Span, limit: int, n: int = 1) -> Window:
     """The window with n more at now. What is too old, or beyond the last `limit`, is dropped."""
     if limit > MARKS_MAX:
-        grain = max(1, length // MARKS_MAX)
+        grain = max(1, -(-length // MARKS_MAX))
         now_mark = -(-now // grain) * grain
     else:
         now_mark = now
@@ -48,6 +48,8 @@ def count(window: Window, now: Instant, length: Span) -> int:
 
 def below_at(window: Window, now: Instant, length: Span, limit: int) -> Instant:
     """The first instant, not before now, at which fewer than `limit` are within the window."""
+    if limit <= 0:
+        return FOREVER
     total = count(window, now, length)
     if total < limit:
         return now

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from flyball.core import window
 from flyball.core.decision import PROCEED, Decision, Reason, wait
-from flyball.core.event import Event, Exited, Released, Start
-from flyball.core.policy import Gate, Kinds
+from flyball.core.event import Event, Exited, Released, Start, is_failure
+from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import SECOND, Instant, Span, format_span, later
 from flyball.core.window import Window
@@ -42,7 +42,9 @@ class Breaker:
     name: str = "breaker"
     by: str = "fleet"
     at: Gate = Gate.START
-    wakes_on: Kinds = (Exited,)
+
+    def wakes(self, event: Event) -> bool:
+        return is_failure(event)
 
     def initial(self) -> State:
         return State()
@@ -98,15 +100,12 @@ class Breaker:
     def _tried(self, state: State, event: Exited, now: Instant) -> State:
         if event.run not in state.trials:
             return state
-        others = {run: at for run, at in state.trials.items() if run != event.run}
         if event.cause.failed:
             return State(opened_at=now)
-        if not event.cause.done:
-            return self._with_trials(state, others)
-        successes = state.successes + 1
-        if successes + self._passed(state, now) >= self.successes_min:
-            return State()
-        return State(opened_at=state.opened_at, trials=others, successes=successes)
+        others = {run: at for run, at in state.trials.items() if run != event.run}
+        succeeded = event.cause.done or self._passes(state.trials[event.run], now)
+        after = State(opened_at=state.opened_at, trials=others, successes=state.successes + succeeded)
+        return State() if after.successes + self._passed(after, now) >= self.successes_min else after
 
     def _half_open(self, state: State, now: Instant) -> bool:
         return state.opened_at is not None and later(state.opened_at, self.recovery) <= now

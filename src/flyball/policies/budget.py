@@ -7,9 +7,9 @@ really cost. Some of the limit can be kept back for the last step, so that there
 
 from dataclasses import dataclass
 
-from flyball.core.decision import Allowance, Decision, Reason, Verb, proceed
-from flyball.core.event import Event, Released, Start, Step, Stepped
-from flyball.core.policy import Gate, Kinds
+from flyball.core.decision import Allowance, Decision, Reason, Verb, proceed, refuse
+from flyball.core.event import Event, Exited, Released, Start, Step, Stepped
+from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import FOREVER, Instant, Span
 
@@ -39,7 +39,9 @@ class Budget:
     name: str = "budget"
     by: str = "run"
     at: Gate = Gate.STEP
-    wakes_on: Kinds = (Start, Step, Stepped)
+
+    def wakes(self, event: Event) -> bool:
+        return isinstance(event, Start | Step | Stepped)
 
     def initial(self) -> State:
         return State()
@@ -60,6 +62,8 @@ class Budget:
                 return State(state.spent + used, max(0, state.reserved - freed), state.period)
             case Released() if event.frees(self.name, self.by) and not event.fingerprint:
                 return State(0, state.reserved, state.period)
+            case Exited() if self.by == "run":
+                return State()
         return state
 
     def decide(self, state: State, now: Instant) -> Decision:
@@ -76,7 +80,7 @@ class Budget:
             text += f", {self._amount(self.kept_back)} of it kept back for the last step"
         remedy = "Raise the budget, or settle reservations of runs that died."
         until = (now // self.every + 1) * self.every if self.every and self.over is Verb.WAIT else FOREVER
-        return Decision(self.over, until, (Reason(self.name, "cost_budget_exceeded", text, remedy),))
+        return refuse(self.over, Reason(self.name, "cost_budget_exceeded", text, remedy), until)
 
     def _turned(self, state: State, now: Instant) -> State:
         """A new period starts with nothing spent; what is reserved stays reserved."""

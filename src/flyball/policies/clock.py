@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from flyball.core.decision import PROCEED, Decision, Reason, hold
 from flyball.core.event import Booted, Event, Released
-from flyball.core.policy import Gate, Kinds
+from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import DAY, MINUTE, Instant, Span, format_span
 
@@ -28,7 +28,9 @@ class Clock:
     name: str = "clock"
     by: str = "fleet"
     at: Gate = Gate.START
-    wakes_on: Kinds = (Booted,)
+
+    def wakes(self, event: Event) -> bool:
+        return isinstance(event, Booted)
 
     def initial(self) -> State:
         return State()

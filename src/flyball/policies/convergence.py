@@ -1,23 +1,27 @@
 """Convergence: a deliberation that agrees is done.
 
 Two gauges that a graph reports with its steps: `convergence`, a score of how alike the contributions have become, and
-`agreement`, the share of those who agree. Above the first threshold, or at the second, it goes on to its end.
+`agreement`, the share of those who agree. Above the first threshold, or at the second, it goes on to its end. A reading
+that is no number (a score of nothing) says nothing.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flyball.core.decision import PROCEED, Decision, Reason, finish
-from flyball.core.event import Event, Exited, Stepped
-from flyball.core.policy import Gate, Kinds
+from flyball.core.event import Event, Exited, Step, Stepped
+from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import Instant
 
 
 class State(PolicyState, frozen=True):
-    """The latest readings."""
+    """The latest readings, and whether the step at hand is the one that wraps up."""
 
     convergence: float = 0.0
     agreement: float = 0.0
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +33,9 @@ class Convergence:
     name: str = "convergence"
     by: str = "run"
     at: Gate = Gate.STEP
-    wakes_on: Kinds = (Stepped,)
+
+    def wakes(self, event: Event) -> bool:
+        return isinstance(event, Stepped)
 
     def initial(self) -> State:
         return State()
@@ -40,16 +46,19 @@ class Convergence:
                 convergence, agreement = state.convergence, state.agreement
                 for work in done:
                     if work.gauges:
-                        convergence = work.gauges.get("convergence", convergence)
-                        agreement = work.gauges.get("agreement", agreement)
-                if convergence == state.convergence and agreement == state.agreement:
-                    return state
-                return State(convergence, agreement)
+                        convergence = _reading(work.gauges, "convergence", convergence)
+                        agreement = _reading(work.gauges, "agreement", agreement)
+                after = State(convergence, agreement)
+                return state if after == state else after
+            case Step(last=last) if (state.convergence or state.agreement) and last != state.last:
+                return State(state.convergence, state.agreement, last)
             case Exited():
                 return State()
         return state
 
     def decide(self, state: State, now: Instant) -> Decision:
+        if state.last:
+            return PROCEED
         if state.convergence > self.above:
             text = f"convergence {state.convergence:.2f} is above {self.above:.2f}"
         elif state.agreement >= self.agreement_min:
@@ -57,3 +66,8 @@ class Convergence:
         else:
             return PROCEED
         return finish(Reason(self.name, "consensus", text, "Nothing to do: this is how it should end."))
+
+
+def _reading(gauges: Mapping[str, float], name: str, before: float) -> float:
+    reading = gauges.get(name, before)
+    return reading if math.isfinite(reading) else before

@@ -11,10 +11,10 @@ from typing import Final
 import msgspec
 
 from flyball.core.decision import PROCEED, Decision, Reason, wait
-from flyball.core.event import Event, Exited, Released, Revise, Start, Stepped
+from flyball.core.event import Event, Exited, Released, Revise, Start, Stepped, is_failure
 from flyball.core.failure import digest
 from flyball.core.lived import UNBORN, Lived
-from flyball.core.policy import Gate, Kinds
+from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import DAY, MINUTE, SECOND, Instant, Span, format_span, later
 
@@ -55,12 +55,14 @@ class Cooldown:
     step_forgives: bool = False
     name: str = "cooldown"
     by: str = "unit"
-    wakes_on: Kinds = (Exited,)
 
     @property
     def at(self) -> Gate:
         """It hears of steps only where a successful one ends the backoff."""
         return Gate.STEP if self.step_forgives else Gate.START
+
+    def wakes(self, event: Event) -> bool:
+        return is_failure(event)
 
     def initial(self) -> State:
         return State()

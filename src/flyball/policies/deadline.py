@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from flyball.core.decision import PROCEED, Decision, Reason, proceed, stop
 from flyball.core.event import Beat, Event, Exited, Start, Step, Stepped
-from flyball.core.policy import Gate, Kinds
+from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import FOREVER, HOUR, SECOND, Instant, Span, format_span, later
 
@@ -31,7 +31,9 @@ class Deadline:
     name: str = "deadline"
     by: str = "run"
     at: Gate = Gate.STEP
-    wakes_on: Kinds = (Start,)
+
+    def wakes(self, event: Event) -> bool:
+        return isinstance(event, Start)
 
     def initial(self) -> State:
         return State()

@@ -7,11 +7,11 @@ crashes would be restarted for ever. A clean exit ends the row of flaps, but nev
 from dataclasses import dataclass
 
 from flyball.core.decision import PROCEED, Decision, Reason, hold, wait
-from flyball.core.event import Cause, Event, Exited, Released, Revise, Start
+from flyball.core.event import Cause, Event, Exited, Released, Revise, Start, is_failure
 from flyball.core.lived import UNBORN, Lived
-from flyball.core.policy import Gate, Kinds
+from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
-from flyball.core.time import SECOND, Instant, Span, format_span, later
+from flyball.core.time import FOREVER, SECOND, Instant, Span, format_span, later
 
 
 class State(PolicyState, frozen=True):
@@ -39,9 +39,8 @@ class Flapping:
     by: str = "unit"
     at: Gate = Gate.START
 
-    @property
-    def wakes_on(self) -> Kinds:
-        return (Start, Exited) if self.clean_counts else (Exited,)
+    def wakes(self, event: Event) -> bool:
+        return is_failure(event) or (self.clean_counts and isinstance(event, Start | Exited))
 
     def initial(self) -> State:
         return State()
@@ -88,7 +87,7 @@ class Flapping:
         return sum(failing and at + self.window >= lived for at, failing in state.exits)
 
     def _too_short(self, state: State, cause: Cause, now: Instant) -> bool:
-        return cause.done and now - state.lived.since < self.window
+        return cause.done and state.lived.since != FOREVER and now - state.lived.since < self.window
 
     def _failed(self, state: State, now: Instant) -> State:
         lived = state.lived.at(now)

@@ -1,15 +1,15 @@
 """Limit: so many of something, and no more: steps of a run, resumes of a session, starts of a tree.
 
 Counted when leave is given, before the act, and kept with the work: by unit the count survives resumes and restarts,
-and starts anew only when the work is done. Refused requests are not counted; the text still says "(4/3)": the fourth,
-of three.
+and starts anew only when the work is done. By tree it starts anew only by a person: that one of many is done does not
+make the tree's work done. Refused requests are not counted; the text still says "(4/3)": the fourth, of three.
 """
 
 from dataclasses import dataclass
 
-from flyball.core.decision import PROCEED, Allowance, Decision, Reason, Verb, proceed
+from flyball.core.decision import PROCEED, Allowance, Decision, Reason, Verb, proceed, refuse
 from flyball.core.event import Event, Exited, Released, Resume, Start, Step, Stepped
-from flyball.core.policy import Gate, Kinds
+from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import Instant
 
@@ -34,9 +34,8 @@ class Limit:
     by: str = "run"
     at: Gate = Gate.STEP
 
-    @property
-    def wakes_on(self) -> Kinds:
-        return (Step, Stepped) if self.of is Step else (self.of,)
+    def wakes(self, event: Event) -> bool:
+        return isinstance(event, Step | Stepped if self.of is Step else Start)
 
     def initial(self) -> State:
         return State()
@@ -48,11 +47,9 @@ class Limit:
             case Stepped(allowed=allowed, done=done) if allowed and self.of is Step:
                 made = sum(not work.refused for work in done)
                 return State(max(0, state.count - (allowed - made)))
-            case Start() if isinstance(event, self.of):
+            case Start() if isinstance(event, self.of) or (self.of is Resume and event.again):
                 return State(state.count + 1)
-            case Exited(cause=cause) if cause.done:
-                return State()
-            case Exited() if self.by == "run":
+            case Exited(cause=cause) if self.by == "run" or (self.by == "unit" and cause.done):
                 return State()
             case Released() if event.frees(self.name, self.by) and not event.fingerprint:
                 return State()
@@ -61,14 +58,14 @@ class Limit:
     def decide(self, state: State, now: Instant) -> Decision:
         if state.count > self.most:
             text = f"{self.text} ({state.count}/{self.most})"
-            return Decision(self.verb, reasons=(Reason(self.name, self.code, text, self.remedy),))
+            return refuse(self.verb, Reason(self.name, self.code, text, self.remedy))
         if self.of is Step:
             return proceed(allowance=Allowance(self.most - state.count))
         return PROCEED
 
 
 def resume_limit(most: int = 3) -> Limit:
-    """A session may be resumed so often; 0: never."""
+    """A session may be resumed so often; 0: never. To be started again by itself, after a crash, is a resume too."""
     return Limit(
         of=Resume,
         most=most,

@@ -10,8 +10,8 @@ from typing import Final
 
 from flyball.core import window
 from flyball.core.decision import Allowance, Decision, Reason, proceed, stop
-from flyball.core.event import Event, Released, Step, Stepped, Work
-from flyball.core.policy import Gate, Kinds
+from flyball.core.event import Event, Exited, Released, Step, Stepped, Work
+from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import SECOND, Instant, Span, format_span
 from flyball.core.window import Window
@@ -40,7 +40,9 @@ class Loop:
     name: str = "loop"
     by: str = "unit"
     at: Gate = Gate.STEP
-    wakes_on: Kinds = (Step, Stepped)
+
+    def wakes(self, event: Event) -> bool:
+        return isinstance(event, Step | Stepped)
 
     def initial(self) -> State:
         return State()
@@ -54,6 +56,9 @@ class Loop:
                 return State(state.patterns, granted, event.pattern, state.busiest)
             case Stepped(allowed=allowed, done=done):
                 return self._reported(state, done, now) if allowed else state
+            case Exited():
+                recent = {name: marks for name, marks in state.patterns.items() if marks[-1][0] + self.window >= now}
+                return State(recent, state.granted if window.count(state.granted, now, self.window) else ())
             case Released() if event.frees(self.name, self.by) and not event.fingerprint:
                 return State()
         return state

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from flyball.core.decision import PROCEED, Decision, Reason, hold
-from flyball.core.event import Event, Exited, Released, Revise, Start
+from flyball.core.event import Event, Exited, Released, Revise, Start, is_failure
 from flyball.core.lived import UNBORN, Lived
-from flyball.core.policy import Gate, Kinds
+from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import DAY, Instant, Span, format_span
 
@@ -47,7 +47,9 @@ class Quarantine:
     name: str = "quarantine"
     by: str = "unit"
     at: Gate = Gate.START
-    wakes_on: Kinds = (Exited,)
+
+    def wakes(self, event: Event) -> bool:
+        return is_failure(event)
 
     def initial(self) -> State:
         return State()

@@ -7,12 +7,13 @@ found as `lost`, so a crash of flyball gives no free attempt.
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 from flyball.core import window
 from flyball.core.decision import PROCEED, Decision, Reason, Verb, finish, hold, wait
 from flyball.core.event import Cause, Event, Exited, Released, Revise, Start
 from flyball.core.lived import UNBORN, Lived
-from flyball.core.policy import Gate, Kinds
+from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import DAY, FOREVER, HOUR, MINUTE, Instant, Span, format_span, later
 from flyball.core.window import Window
@@ -51,7 +52,9 @@ class Restart:
     name: str = "restart"
     by: str = "unit"
     at: Gate = Gate.START
-    wakes_on: Kinds = (Start, Exited)
+
+    def wakes(self, event: Event) -> bool:
+        return isinstance(event, Start | Exited)
 
     def initial(self) -> State:
         return State()
@@ -94,7 +97,7 @@ class Restart:
     def _started(self, state: State, event: Start, now: Instant) -> State:
         if not event.again and state.last is None:
             return state
-        if event.again and self.by == "unit" and not self._follows(state.last):
+        if event.again and not self._by_cause(state, now).proceeds:
             return state
         restarts = state.restarts
         if event.again or (state.last is not None and state.last.failed):
@@ -102,23 +105,31 @@ class Restart:
         if self.by != "unit":
             return State(restarts=restarts, held_at=state.held_at)
         lived = state.lived.started(now) if state.row else state.lived
-        return State(None, 0, state.row, restarts, lived, state.failed_at)
+        return State(None, 0, state.row, restarts, lived, state.failed_at, state.held_at)
 
     def _exited(self, state: State, cause: Cause, now: Instant) -> State:
+        held_at = self._held_at(state, cause, now)
         if self.by != "unit":
-            if not cause.failed or self.over is not Verb.HOLD or state.held_at <= now:
-                return state
-            full = window.count(state.restarts, now, self.window) >= self.restarts_max
-            return State(restarts=state.restarts, held_at=now) if full else state
+            return state if held_at == state.held_at else State(restarts=state.restarts, held_at=held_at)
         held = bool(self.row_max) and state.row > self.row_max
         if not cause.failed:
             row = 0 if cause.done and not held else state.row
             lived = state.lived.exited(now, now) if row else UNBORN
-            return State(cause, now, row, state.restarts, lived, state.failed_at if row else 0)
+            return State(cause, now, row, state.restarts, lived, state.failed_at if row else 0, held_at)
         lived = state.lived.exited(now, now)
         healthy = bool(self.healthy_after) and lived.total - state.failed_at >= self.healthy_after
         row = 1 if healthy and not held else state.row + 1
-        return State(cause, now, row, state.restarts, lived, lived.total)
+        return State(cause, now, row, state.restarts, lived, lived.total, held_at)
+
+    def _held_at(self, state: State, cause: Cause, now: Instant) -> Instant:
+        """Since when it is held. Noted at the exit whose restart would be one too many, so that the hold stands when
+        the window slides."""
+        if self.over is not Verb.HOLD or state.held_at <= now:
+            return state.held_at
+        if not (self._follows(cause) if self.by == "unit" else cause.failed):
+            return state.held_at
+        full = window.count(state.restarts, now, self.window) >= self.restarts_max
+        return now if full else state.held_at
 
     def _follows(self, last: Cause | None) -> bool:
         """Whether another run follows that exit by itself."""
@@ -136,9 +147,8 @@ class Restart:
     def _by_cause(self, state: State, now: Instant) -> Decision:
         if self.by != "unit":
             return PROCEED
-        if not self._follows(state.last):
-            text = f"its last run ended: {state.last}; no other follows by itself"
-            return finish(Reason(self.name, f"ended_{state.last}", text, "To run it again: `flyball start`."))
+        if state.last is not None and not self._follows(state.last):
+            return _ended(self.name, state.last)
         starved_until = later(state.last_at, self.starved_wait)
         if state.last is Cause.STARVED and not self.on_starved and now < starved_until:
             text = f"it ran out of a resource (money, quota, memory): asks again after {format_span(self.starved_wait)}"
@@ -147,5 +157,16 @@ class Restart:
 
     def _too_many(self, count: int, remedy: str) -> Reason:
         whose = "of this unit" if self.by == "unit" else f"over all of this {self.by}"
-        text = f"{count} restarts {whose} within {format_span(self.window)}; the limit is {self.restarts_max}"
+        within = f"{whose} within {format_span(self.window)}"
+        if self.over is Verb.HOLD:  # it stands when the window has slid, so it does not say how many there are now
+            text = f"all {self.restarts_max} restarts {within} were used up"
+        else:
+            text = f"{count} restarts {within}; the limit is {self.restarts_max}"
         return Reason(self.name, "too_many_restarts", text, remedy)
+
+
+@cache
+def _ended(policy: str, cause: Cause) -> Decision:
+    """No other run follows. Made once: this is the answer to every clean exit."""
+    text = f"its last run ended: {cause}; no other follows by itself"
+    return finish(Reason(policy, f"ended_{cause}", text, "To run it again: `flyball start`."))

@@ -1,7 +1,8 @@
 """Revision: a changed definition may be a fix, so it clears the unit's failures; by itself only a few times a day.
 
 An agent that can edit its own settings must not be able to clear its own quarantine for ever. A change that a person
-made is always granted. Where this refuses, no policy's state changes: the failures stay.
+made is always granted. Where this refuses, no policy's state changes: the failures stay. So it also refuses what is no
+change: the same definition, loaded again, must not clear anything.
 """
 
 from dataclasses import dataclass
@@ -9,9 +10,9 @@ from dataclasses import dataclass
 from flyball.core import window
 from flyball.core.decision import PROCEED, Decision, Reason, wait
 from flyball.core.event import Event, Revise
-from flyball.core.policy import Gate, Kinds
+from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
-from flyball.core.time import DAY, Instant, Span, format_span
+from flyball.core.time import DAY, FOREVER, Instant, Span, format_span
 from flyball.core.window import Window
 
 
@@ -20,6 +21,8 @@ class State(PolicyState, frozen=True):
 
     revision: str = ""
     changes: Window = ()
+    same: bool = False
+    """The request at hand names the revision that is in force."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,20 +34,29 @@ class Revision:
     name: str = "revision"
     by: str = "unit"
     at: Gate = Gate.CHANGE
-    wakes_on: Kinds = (Revise,)
+
+    def wakes(self, event: Event) -> bool:
+        return isinstance(event, Revise)
 
     def initial(self) -> State:
         return State()
 
     def evolve(self, state: State, event: Event, now: Instant) -> State:
         match event:
-            case Revise(revision=revision, by=by) if revision != state.revision:
+            case Revise(revision=revision, by=by):
+                if revision == state.revision:
+                    return State(revision, state.changes, same=True)
                 if by or not state.revision:
                     return State(revision, state.changes)
                 return State(revision, window.add(state.changes, now, self.window, self.changes_max + 1))
         return state
 
     def decide(self, state: State, now: Instant) -> Decision:
+        if state.same:
+            text = "the definition is the one that is in force: there is nothing to clear for"
+            return wait(
+                FOREVER, Reason(self.name, "not_revised", text, "To clear failures all the same: `flyball reset`.")
+            )
         count = window.count(state.changes, now, self.window)
         if count <= self.changes_max:
             return PROCEED

@@ -4,12 +4,13 @@ The round is a gauge (`round`) that a graph reports with its steps. It never fal
 graph that breaks this is broken itself, and `check_rounds` raises.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 from flyball.core.decision import PROCEED, Decision, Reason, finish
-from flyball.core.event import Event, Exited, Stepped
-from flyball.core.policy import Gate, Kinds
+from flyball.core.event import Event, Exited, Step, Stepped
+from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import Instant
 
@@ -19,9 +20,12 @@ ROUNDS_LEAST: Final = 5
 
 
 class State(PolicyState, frozen=True):
-    """The round that was finished last."""
+    """The round that this run finished last, the highest that the work ever reached (a resume may begin at an earlier
+    one), and whether the step at hand is the one that wraps up."""
 
     round: int = 0
+    reached: int = 0
+    last: bool = False
 
 
 def check_rounds(before: int, after: int, most: int) -> None:
@@ -42,11 +46,13 @@ class Rounds:
     name: str = "rounds"
     by: str = "run"
     at: Gate = Gate.STEP
-    wakes_on: Kinds = (Stepped,)
 
     def __post_init__(self) -> None:
         if not ROUNDS_LEAST <= self.most <= ROUNDS_CAP:
             raise ValueError(f"max_rounds is {self.most}: it goes from {ROUNDS_LEAST} to {ROUNDS_CAP}")
+
+    def wakes(self, event: Event) -> bool:
+        return isinstance(event, Stepped)
 
     def initial(self) -> State:
         return State()
@@ -54,25 +60,34 @@ class Rounds:
     def evolve(self, state: State, event: Event, now: Instant) -> State:
         match event:
             case Stepped(done=done):
-                reached = state.round
+                number = state.round
                 for work in done:
                     if "round" in work.gauges:
-                        after = int(work.gauges["round"])
-                        check_rounds(reached, after, self.most)
-                        reached = after
-                return state if reached == state.round else State(reached)
-            case Exited(cause=cause) if cause.done:
-                return State()
-            case Exited() if self.by == "run":
-                return State()
+                        number = _next_round(number, work.gauges["round"], self.most)
+                if number == state.round and not state.last:
+                    return state
+                return State(number, max(number, state.reached))
+            case Step(last=last) if state.reached and last != state.last:
+                return State(state.round, state.reached, last)
+            case Exited(cause=cause):
+                return State() if self.by == "run" or cause.done else State(0, state.reached)
         return state
 
     def decide(self, state: State, now: Instant) -> Decision:
-        if state.round >= ROUNDS_CAP:
-            text = f"round {state.round}: the cap of {ROUNDS_CAP} rounds is never lifted"
+        if state.last:
+            return PROCEED
+        if state.reached >= ROUNDS_CAP:
+            text = f"round {state.reached}: the cap of {ROUNDS_CAP} rounds is never lifted"
             remedy = "Better convergence, a moderator, or a smaller question: more rounds do not help."
             return finish(Reason(self.name, "hard_cap_15_rounds", text, remedy))
-        if state.round >= self.most:
-            text = f"round {state.round} of {self.most}"
+        if state.reached >= self.most:
+            text = f"round {state.reached} of {self.most}"
             return finish(Reason(self.name, "max_rounds", text, f"Raise `max_rounds` (to {ROUNDS_CAP} at most)."))
         return PROCEED
+
+
+def _next_round(before: int, reading: float, most: int) -> int:
+    if not math.isfinite(reading):
+        raise ValueError(f"the round is {reading}: not a number that can be counted")
+    check_rounds(before, int(reading), most)
+    return int(reading)

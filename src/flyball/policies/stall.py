@@ -16,7 +16,7 @@ import msgspec
 
 from flyball.core.decision import PROCEED, Decision, Reason, proceed, stop, wait
 from flyball.core.event import Event, Exited, Step, Stepped, Work
-from flyball.core.policy import Gate, Kinds
+from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.seen import NOTHING_SEEN, Seen
 from flyball.core.time import FOREVER, MINUTE, Instant, Span, format_span
@@ -63,7 +63,9 @@ class Stall:
     name: str = "stall"
     by: str = "run"
     at: Gate = Gate.STEP
-    wakes_on: Kinds = (Stepped,)
+
+    def wakes(self, event: Event) -> bool:
+        return isinstance(event, Stepped)
 
     def initial(self) -> State:
         return State()
@@ -83,11 +85,11 @@ class Stall:
         return state
 
     def decide(self, state: State, now: Instant) -> Decision:
-        if state.score < self.nudge_at and state.matched < 2 and state.errors < self.same_error_nudge:
-            if state.polling_since == FOREVER or now - state.polling_since <= self.polling_max:
-                return PROCEED
+        if now - state.polling_since > self.polling_max:
             text = f"polled for {format_span(now - state.polling_since)} without anything new"
             return stop(Reason(self.name, "polled_too_long", text, self._remedy))
+        if state.score < self.nudge_at and not state.matched and state.errors < self.same_error_nudge:
+            return PROCEED
         if state.score >= self.stop_at or self._circles(state) or state.errors >= self.same_error_max:
             return stop(Reason(self.name, "going_in_circles", self._text(state), self._remedy))
         if state.score >= self.refuse_at and state.asked:

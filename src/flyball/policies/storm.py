@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from flyball.core import window
 from flyball.core.decision import PROCEED, Decision, Reason, hold
-from flyball.core.event import Booted, Event, Exited, Released
-from flyball.core.policy import Gate, Kinds
+from flyball.core.event import Booted, Event, Exited, Released, is_failure
+from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import SECOND, Instant, Span, format_span
 from flyball.core.window import Window
@@ -36,7 +36,9 @@ class Storm:
     name: str = "storm"
     by: str = "fleet"
     at: Gate = Gate.START
-    wakes_on: Kinds = (Exited, Booted)
+
+    def wakes(self, event: Event) -> bool:
+        return is_failure(event) or isinstance(event, Booted)
 
     def initial(self) -> State:
         return State()

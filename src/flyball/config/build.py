@@ -1,0 +1,197 @@
+"""From settings to policies: which safeguards a unit of each kind stands under, with which numbers.
+
+None of them can be taken away. The numbers of a policy's own that have no setting stay at its default.
+"""
+
+import logging
+from typing import Final
+
+from flyball.config.layers import load
+from flyball.config.money import micro
+from flyball.config.settings import Settings
+from flyball.core.decision import Verb
+from flyball.core.policy import AnyPolicy
+from flyball.core.time import DAY, FOREVER, HOUR, Span, span
+from flyball.policies import (
+    Breaker,
+    Budget,
+    Clock,
+    Convergence,
+    Cooldown,
+    Deadline,
+    Exclusive,
+    Flapping,
+    Limit,
+    Loop,
+    Manual,
+    Quarantine,
+    Restart,
+    Revision,
+    Rounds,
+    Stall,
+    Storm,
+    resume_limit,
+)
+
+log = logging.getLogger(__name__)
+
+KINDS: Final = ("process", "agent", "rule", "graph", "session")
+PERIODS: Final[dict[str, Span]] = {"none": 0, "hour": HOUR, "day": DAY}
+
+
+def policies_of(settings: Settings, kind: str = "process", tier: str | None = None) -> tuple[AnyPolicy, ...]:
+    """The safeguards of a unit of that kind. `tier` is that of the session's user, where there is one."""
+    match kind:
+        case "process":
+            own: tuple[AnyPolicy, ...] = ()
+        case "agent":
+            own = (_loop(settings), _stall(settings))
+        case "rule":
+            own = (_loop(settings), Deadline(lasts_max=span(settings.rule.timeout_seconds)))
+        case "graph" | "session":
+            own = _work(settings, tier)
+        case _:
+            raise ValueError(f"{kind!r} is no kind of unit; there are {', '.join(KINDS)}")
+    return (*_everyone(settings, agent=kind == "agent"), *own)
+
+
+def get_tier_limit(tier: str | None, settings: Settings | None = None) -> int:
+    """What a session of that tier may cost, in millionths; by the settings that are found, if none are given. An
+    unknown tier gets what no tier gets, with a warning."""
+    budget = (settings or load()).budget
+    if tier is not None and tier not in budget.tiers:
+        known = ", ".join(budget.tiers)
+        log.warning("unknown tier %r: it gets %s; known are %s", tier, budget.max_cost_per_session, known)
+    return micro(budget.tiers.get(tier or "", budget.max_cost_per_session))
+
+
+def _everyone(settings: Settings, *, agent: bool) -> tuple[AnyPolicy, ...]:
+    healthy_after = 0 if agent else _healthy_after(settings)
+    breakers = [_breaker(settings, by) for by in ("fleet", *settings.circuit_breaker.labels)]
+    manuals = [Manual(by=by) for by in ("unit", "fleet", "user", "tree")]
+    safety = settings.safety
+    return (
+        _cooldown(settings, healthy_after, agent=agent),
+        Quarantine(
+            failures_max=settings.quarantine.max_failures_before_quarantine,
+            healthy_after=healthy_after,
+        ),
+        *breakers,
+        Storm(
+            failures_max=safety.global_failure_threshold,
+            window=span(safety.global_failure_window_seconds),
+            share=safety.global_failure_share or 0.0,
+            boots_max=safety.max_boots,
+            while_running=safety.storm_while_running,
+        ),
+        _restart(settings, healthy_after),
+        Restart(
+            restarts_max=settings.restart_policy.max_total_restarts_per_hour, row_max=0, over=Verb.HOLD, by="fleet"
+        ),
+        _flapping(settings),
+        Exclusive(lease=span(settings.exclusive.lease_seconds)),
+        *manuals,
+        Revision(changes_max=safety.max_changes_per_day),
+        Clock(back_max=span(safety.clock_back_seconds), ahead_max=span(safety.clock_ahead_days * 86400)),
+        *_shared_budgets(settings),
+    )
+
+
+def _work(settings: Settings, tier: str | None) -> tuple[AnyPolicy, ...]:
+    """A graph or session is a piece of work: what bounds it is counted by unit, and so goes on over its resumes."""
+    graph, recovery = settings.graph, settings.daemon.session_recovery
+    return (
+        Limit(most=graph.recursion_limit, by="unit"),
+        Rounds(most=graph.max_rounds, by="unit"),
+        Convergence(above=graph.convergence_threshold, agreement_min=graph.consensus_threshold),
+        _stall(settings),
+        Deadline(lasts_max=span(graph.timeout_seconds)),
+        Budget(limit=get_tier_limit(tier, settings), kept_back=micro(settings.budget.kept_back), by="unit"),
+        resume_limit(recovery.max_resume_attempts if recovery.enabled else 0),
+    )
+
+
+def _healthy_after(settings: Settings) -> Span:
+    quarantine = settings.quarantine
+    if quarantine.healthy_after_seconds is not None:
+        return span(quarantine.healthy_after_seconds)
+    return span(quarantine.auto_reset_after_hours * 3600)
+
+
+def _cooldown(settings: Settings, healthy_after: Span, *, agent: bool) -> Cooldown:
+    restart = settings.restart_policy
+    ladder = () if agent else tuple(span(rung) for rung in settings.quarantine.cooldown_ladder_seconds)
+    return Cooldown(
+        ladder=ladder,
+        first=span(restart.initial_backoff_seconds),
+        factor=restart.backoff_multiplier,
+        longest=span(restart.max_backoff_seconds),
+        jitter=restart.jitter,
+        healthy_after=healthy_after,
+        step_forgives=agent,
+    )
+
+
+def _breaker(settings: Settings, by: str) -> Breaker:
+    breaker = settings.circuit_breaker
+    return Breaker(
+        failures_max=breaker.failure_threshold,
+        window=span(breaker.window_seconds),
+        units_min=breaker.min_units,
+        recovery=span(breaker.recovery_timeout_seconds),
+        trials_max=breaker.max_trials,
+        successes_min=breaker.success_threshold,
+        by=by,
+    )
+
+
+def _restart(settings: Settings, healthy_after: Span) -> Restart:
+    restart = settings.restart_policy
+    restarts = settings.supervisor.enabled and restart.enabled
+    return Restart(
+        on_error=restarts and restart.restart_on_error,
+        on_timeout=restarts and restart.restart_on_timeout,
+        on_starved=restarts and restart.restart_on_resource_exhaustion,
+        # Where nothing is restarted by itself, what starved waits until a person starts it.
+        starved_wait=span(restart.starved_wait_seconds) if restarts else FOREVER,
+        restarts_max=restart.max_restarts_per_hour,
+        row_max=restart.max_restarts_in_a_row,
+        healthy_after=healthy_after,
+    )
+
+
+def _flapping(settings: Settings) -> Flapping:
+    crash = settings.crash_policy
+    return Flapping(
+        window=span(crash.flap_window_seconds),
+        exits_max=crash.flap_threshold,
+        flaps_max=crash.halt_threshold,
+        delay=span(crash.transient_delay_seconds),
+        flap_delay=span(crash.flapping_delay_seconds),
+        kept_max=crash.ring_buffer_cap,
+    )
+
+
+def _loop(settings: Settings) -> Loop:
+    return Loop(repeats_max=settings.safety.max_loop_iterations, window=span(settings.safety.loop_window_seconds))
+
+
+def _stall(settings: Settings) -> Stall:
+    nudge_at, refuse_at, stop_at = settings.stall.scores
+    polling_max = span(settings.stall.polling_seconds)
+    return Stall(nudge_at=nudge_at, refuse_at=refuse_at, stop_at=stop_at, polling_max=polling_max)
+
+
+def _shared_budgets(settings: Settings) -> tuple[Budget, ...]:
+    """A tree is a piece of work and has no periods; users and fleets live on."""
+    budget = settings.budget
+    every = PERIODS[budget.period]
+    over = Verb.WAIT if every else Verb.FINISH
+    shared: list[Budget] = []
+    if budget.per_user is not None:
+        shared.append(Budget(limit=micro(budget.per_user), every=every, over=over, by="user"))
+    if budget.per_fleet is not None:
+        shared.append(Budget(limit=micro(budget.per_fleet), every=every, over=over, by="fleet"))
+    if budget.per_tree is not None:
+        shared.append(Budget(limit=micro(budget.per_tree), by="tree"))
+    return tuple(shared)

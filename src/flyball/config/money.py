@@ -1,0 +1,32 @@
+"""Money without rounding: decimal text or a number to whole millionths.
+
+A float is read by its shortest text, so 0.1 is a tenth, and three times 0.1 is 0.3. Whatever is finer than a millionth
+is refused, not rounded: somebody who writes it means something that would not happen.
+"""
+
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+AMOUNT_MAX: Final = Decimal(1_000_000_000)
+"""A billion: what is above it is a slip of the keyboard, and would not fit where every JSON reader keeps it exactly."""
+_MILLIONTH: Final = Decimal("0.000001")
+
+
+def exact(given: object) -> Decimal:
+    """An amount from what a file or a variable has. ValueError says what is allowed."""
+    if isinstance(given, bool) or not isinstance(given, int | float | str | Decimal):
+        raise ValueError("should be an amount such as 0.50")
+    try:
+        amount = Decimal(repr(given) if isinstance(given, float) else given)
+    except InvalidOperation:
+        raise ValueError("should be an amount such as 0.50") from None
+    if not amount.is_finite() or not 0 <= amount <= AMOUNT_MAX:
+        raise ValueError(f"should be an amount from 0 to {AMOUNT_MAX}")
+    if amount != amount.quantize(_MILLIONTH):
+        raise ValueError("should not be finer than a millionth")
+    return amount
+
+
+def micro(amount: Decimal) -> int:
+    """An amount in millionths."""
+    return int(amount * 1_000_000)

@@ -1,0 +1,100 @@
+"""The names of settings: what a key is called, what else it may be called, and what was meant by a slip.
+
+Everything is read from the table in `settings`; nothing is listed a second time.
+"""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from types import NoneType
+from typing import Any, Final, NamedTuple, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from flyball.config.given import Given
+from flyball.config.settings import Settings
+
+SUGGESTIONS_MAX: Final = 2
+"""Names offered for one that is not known."""
+
+
+class Key(NamedTuple):
+    """One key of a section: its name in files, the other names it has, and its own keys if it is a section."""
+
+    name: str
+    also: tuple[str, ...]
+    section: type[BaseModel] | None
+
+
+def keys_of(section: type[BaseModel]) -> Iterator[Key]:
+    """The keys of a section, in the order of the table."""
+    for attribute, field in section.model_fields.items():
+        name = field.alias or attribute
+        extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+        also = {attribute, str(extra.get("also", name))} - {name}
+        yield Key(name, tuple(sorted(also)), _section_of(field))
+
+
+def _section_of(field: FieldInfo) -> type[BaseModel] | None:
+    for kind in (field.annotation, *get_args(field.annotation)):
+        if isinstance(kind, type) and kind is not NoneType and issubclass(kind, BaseModel):
+            return kind
+    return None
+
+
+def section_at(path: tuple[Any, ...]) -> type[BaseModel] | None:
+    """The section at a path of names, if there is one."""
+    section: type[BaseModel] | None = Settings
+    for name in path:
+        section = next((key.section for key in keys_of(section) if key.name == name), None) if section else None
+    return section
+
+
+def canonical(given: Given, problems: list[str], section: type[BaseModel] = Settings) -> Given:
+    """The same with every key under its one name. A key that is there under two names is a problem. A section that is
+    empty (`quarantine:` and nothing more) is one without keys."""
+    if given.value is None:
+        return given._replace(value={})
+    if not isinstance(given.value, dict):
+        return given
+    known = {name: key for key in keys_of(section) for name in (key.name, *key.also)}
+    renamed: dict[str, Given] = {}
+    for name, value in given.value.items():
+        key = known.get(name)
+        if key is None:
+            renamed[name] = value
+            continue
+        if key.name in renamed:
+            problems.append(f"{value.key_at}: {key.name!r} is there already, at {renamed[key.name].key_at}")
+        renamed[key.name] = canonical(value, problems, key.section) if key.section else value
+    return given._replace(value=renamed)
+
+
+def spelled(path: list[str]) -> tuple[str, ...]:
+    """A path in small letters, as the environment has it, in the spelling of the table as far as it is known."""
+    section: type[BaseModel] | None = Settings
+    names: list[str] = []
+    for word in path:
+        known = (
+            {} if section is None else {name.lower(): key for key in keys_of(section) for name in (key.name, *key.also)}
+        )
+        key = known.get(word)
+        names.append(key.name if key else word)
+        section = key.section if key else None
+    return tuple(names)
+
+
+def meant(name: str, section: type[BaseModel]) -> list[str]:
+    """What somebody who wrote that name here may have meant: one like it, or the same one in another section."""
+    here: Mapping[str, Key] = {other: key for key in keys_of(section) for other in (key.name, *key.also)}
+    near = get_close_matches(name.lower(), here, n=SUGGESTIONS_MAX)
+    if near:
+        return list(dict.fromkeys(here[other].name for other in near))
+    return [path for path, key in _everywhere(Settings) if name in (key.name, *key.also)][:SUGGESTIONS_MAX]
+
+
+def _everywhere(section: type[BaseModel], above: str = "") -> Iterator[tuple[str, Key]]:
+    for key in keys_of(section):
+        yield above + key.name, key
+        if key.section is not None:
+            yield from _everywhere(key.section, f"{above}{key.name}.")

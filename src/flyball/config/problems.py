@@ -1,0 +1,83 @@
+"""What is wrong with what was given, one line each: where it stands, what it is, and what is allowed."""
+
+import json
+import re
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from flyball.config.given import Given
+from flyball.config.names import keys_of, meant, section_at
+from flyball.config.schema import allowed
+from flyball.config.settings import CONTRADICTION, Settings
+
+SHOWN_MAX: Final = 60
+"""Characters of a wrong key or value that are repeated in the message."""
+
+PROBLEMS_MAX: Final = 100
+"""Problems that are listed. Whoever has more has given the wrong file."""
+
+
+def wrong_values(given: Given) -> list[str]:
+    """Keys that are not known, and values that are wrong by themselves."""
+    return [_problem(detail, given) for detail in _errors(given) if detail["type"] != CONTRADICTION]
+
+
+def contradictions(given: Given) -> list[str]:
+    """Values that are wrong beside each other."""
+    return [_problem(detail, given) for detail in _errors(given) if detail["type"] == CONTRADICTION]
+
+
+def in_order(problems: list[str]) -> list[str]:
+    """As they stand in the file: line 9 before line 10. At most PROBLEMS_MAX, and how many more there are."""
+    ordered = sorted(problems, key=lambda problem: [part.zfill(10) for part in re.split(r"(\d+)", problem)])
+    more = len(ordered) - PROBLEMS_MAX
+    return [*ordered[:PROBLEMS_MAX], f"and {more} more"] if more > 0 else ordered
+
+
+def _errors(given: Given) -> list[ErrorDetails]:
+    try:
+        Settings.model_validate(given.plain())
+    except ValidationError as error:
+        return error.errors(include_url=False)
+    return []
+
+
+def _problem(detail: ErrorDetails, given: Given) -> str:
+    """One line: where, what was given, what is allowed."""
+    path: tuple[str | int, ...] = detail["loc"]
+    if detail["type"] == "extra_forbidden":
+        return _unknown(path, given)
+    context: dict[str, Any] = detail.get("ctx", {})
+    if detail["type"] == CONTRADICTION:
+        section, path = given.find(path) or given, (*path, context["key"])
+        place = (given.find(path) or section).at
+        return f"{place}: {_dotted(path)}: {context['text']}"
+    found = given.find(path) or given
+    if detail["type"] == "value_error":
+        return f"{found.at}: {_dotted(path)} is {_shown(found)}; it {context['error']}"
+    return f"{found.at}: {_dotted(path) or 'the file'} is {_shown(found)}; allowed: {allowed(path)}"
+
+
+def _unknown(path: tuple[str | int, ...], given: Given) -> str:
+    *above, name = path
+    found = given.find(path) or given
+    section = section_at(tuple(above)) or Settings
+    inside = f" in {_dotted(tuple(above))}" if above else ""
+    near = " or ".join(repr(other) for other in meant(str(name), section))
+    hint = f" did you mean {near}?" if near else ""
+    names = ", ".join(key.name for key in keys_of(section))
+    return f"{found.key_at}: unknown key {_cut(repr(name))}{inside};{hint} allowed: {names}"
+
+
+def _dotted(path: tuple[str | int, ...]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+
+
+def _shown(given: Given) -> str:
+    return _cut(json.dumps(given.plain(), default=str, ensure_ascii=False))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_MAX else text[: SHOWN_MAX - 1] + "…"

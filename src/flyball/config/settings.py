@@ -1,0 +1,439 @@
+"""Every setting, as a table of data: its name, its range, its default, and what it is for.
+
+Nothing is decided here. The schema for editors, the reference in the docs and the texts of errors are made from this
+table, so whatever a setting means must be said in its row. Durations are in the unit that the name ends with.
+
+No safeguard can be switched off: ranges end before the number at which one would never speak.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from flyball.config.given import NOTHING, Given
+from flyball.config.money import exact
+
+if TYPE_CHECKING:
+    from flyball.core.policy import AnyPolicy
+
+SECONDS_MAX: Final = 10 * 365 * 24 * 3600.0
+"""Ten years: a wait beyond it is a hold, and should be called one."""
+SECONDS_MIN: Final = 0.000_001
+"""A microsecond, the smallest span there is: less would be rounded to nothing, and nothing often means "off"."""
+COUNT_MAX: Final = 1_000_000
+"""A million of anything is no limit any more."""
+KEPT_MAX: Final = 1_000
+"""Where each one is kept in a state: more would make every write of that state long."""
+LADDER_MAX: Final = 32
+"""Rungs of a ladder. With two rungs an hour the last one is a day away."""
+LABELS_MAX: Final = 8
+"""Labels with a breaker of their own: each is one more state to read at every start."""
+TIERS_MAX: Final = 64
+"""Names of tiers: a price list, not a list of customers."""
+FACTOR_MAX: Final = 100.0
+"""Growth of a delay. Its 64th power is still a number."""
+
+Count = Annotated[int, Field(ge=1, le=COUNT_MAX)]
+CountFromZero = Annotated[int, Field(ge=0, le=COUNT_MAX)]
+Kept = Annotated[int, Field(ge=1, le=KEPT_MAX)]
+Seconds = Annotated[float, Field(ge=SECONDS_MIN, le=SECONDS_MAX)]
+Hours = Annotated[float, Field(ge=SECONDS_MIN, le=SECONDS_MAX / 3600)]
+Days = Annotated[float, Field(ge=SECONDS_MIN, le=SECONDS_MAX / 86400)]
+Factor = Annotated[float, Field(ge=1, le=FACTOR_MAX)]
+Label = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$",
+        json_schema_extra={"$comment": "a name of letters, digits and _ . -"},
+    ),
+]
+Money = Annotated[
+    Decimal,
+    BeforeValidator(exact),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": 1_000_000_000},
+                {"type": "string", "pattern": r"^\d{1,10}(\.\d{1,6})?$"},
+            ],
+            "$comment": "an amount such as 0.50, exact to a millionth",
+        }
+    ),
+]
+
+
+CONTRADICTION: Final = "contradiction"
+"""The kind of error where a value is fine by itself and wrong beside another one."""
+
+DEFAULT: Final = "default"
+"""The origin of a value that nobody gave."""
+
+
+class Effective(NamedTuple):
+    """A value in force: its key, itself, and its origin (default, FILE:LINE:COLUMN, or a variable's name)."""
+
+    key: str
+    value: Any
+    origin: str
+
+
+class Section(BaseModel):
+    """Base of every section: unknown keys are errors, text is not taken for a number, and nothing changes later."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+    )
+
+
+def _refuse(key: str, text: str) -> PydanticCustomError:
+    """Two values that contradict each other; `key` is the one to point at."""
+    return PydanticCustomError(CONTRADICTION, "{text}", {"text": text, "key": key})
+
+
+class Quarantine(Section):
+    """After a failure a unit waits; after too many of the same kind it is held until a person looks at it."""
+
+    cooldown_ladder_seconds: Annotated[tuple[Seconds, ...], Field(strict=False, max_length=LADDER_MAX)] = (
+        1.0,
+        5.0,
+        15.0,
+        300.0,
+        1800.0,
+    )
+    """How long a unit waits after its first, second, … failure of the same kind. Empty: exponential, by the delays of
+    `restart_policy`; agents always wait exponentially."""
+    max_failures_before_quarantine: Count = 6
+    """The failure of one kind at which a unit is quarantined."""
+    auto_reset_after_hours: Hours = 24.0
+    """So much running without a failure counts as a success: all counts start anew. A quarantine does not expire."""
+    healthy_after_seconds: Seconds | None = None
+    """A shorter `auto_reset_after_hours`, for services that fail now and then and are fine in between."""
+
+
+class CircuitBreaker(Section):
+    """When several units fail at once, something that they share is down, so nothing more is started for a while."""
+
+    failure_threshold: Count = 5
+    """So many failures within the window open it."""
+    recovery_timeout_seconds: Seconds = 60.0
+    """How long it stays open before trial runs are let through."""
+    window_seconds: Seconds = 60.0
+    """The window in which failures are counted."""
+    min_units: Kept = 3
+    """Of at least so many different units. 1: one flapping unit alone can stop all the others."""
+    max_trials: Kept = 3
+    """Trial runs in flight at a time while it is half-open."""
+    success_threshold: Count = 3
+    """So many successful trials close it; one failure opens it again."""
+    labels: Annotated[tuple[Label, ...], Field(strict=False, max_length=LABELS_MAX)] = ()
+    """Labels, such as provider, each value of which gets a breaker of its own."""
+
+    @model_validator(mode="after")
+    def _labels_are_labels(self) -> Self:
+        for label in self.labels:
+            if label in ("unit", "run", "fleet"):
+                raise _refuse("labels", f"{label!r} is a scope, not a label; the fleet has its breaker already")
+            if self.labels.count(label) > 1:
+                raise _refuse("labels", f"{label!r} is named twice")
+        return self
+
+
+class Safety(Section):
+    """Loops, restart storms, clock jumps, and definitions that change by themselves."""
+
+    max_loop_iterations: Annotated[int, Field(ge=2, le=COUNT_MAX)] = 100
+    """The step at which the same pattern within the loop window is a loop, and stopped."""
+    loop_window_seconds: Seconds = 60.0
+    """The window in which steps of the same pattern are counted."""
+    global_failure_threshold: Count = 10
+    """More failures than this, over all units, within the window: a supervisor that starts pauses the fleet."""
+    global_failure_window_seconds: Seconds = 300.0
+    """The window in which failures and boots are counted for that."""
+    global_failure_share: Annotated[float, Field(gt=0, le=KEPT_MAX)] | None = None
+    """Instead of the threshold: so many failures per unit of the fleet."""
+    max_boots: Count = 5
+    """More starts of the supervisor than this within the window are a storm too."""
+    storm_while_running: bool = False
+    """Judge while running too, not only when a supervisor starts."""
+    clock_back_seconds: Seconds = 300.0
+    """A supervisor that starts with a clock further back than this waits for a person."""
+    clock_ahead_days: Days = 30.0
+    """A supervisor that starts with a clock further ahead than this waits for a person."""
+    max_changes_per_day: CountFromZero = 3
+    """How often a day a changed definition clears a unit's failures by itself. 0: only when a person says so."""
+
+
+class Retry(Section):
+    """Attempts inside one run of a rule's action; a run that used them all up is one failure."""
+
+    max_attempts: Count = 3
+    """Attempts in all, the first one included."""
+    base_delay_seconds: Seconds = 1.0
+    """The wait after the first attempt."""
+    exponential_base: Factor = 2.0
+    """Each further wait is so many times longer."""
+
+
+class Supervisor(Section):
+    """Whether anything is restarted by itself at all."""
+
+    enabled: bool = True
+    """false: nothing is restarted by itself."""
+
+
+class RestartPolicy(Section):
+    """Which exits are followed by another run, how soon, and how many runs may follow."""
+
+    enabled: bool = True
+    """false: nothing is restarted by itself."""
+    max_restarts_per_hour: Annotated[Count, Field(json_schema_extra={"also": "max_restarts"})] = 10
+    """Restarts of one unit within an hour; the next one waits. Also called max_restarts."""
+    max_restarts_in_a_row: Count = 50
+    """Restarts of one unit without a success, whatever its errors; then it is held."""
+    max_total_restarts_per_hour: Count = 1000
+    """Restarts of all units together within an hour; then the fleet is held."""
+    initial_backoff_seconds: Seconds = 5.0
+    """The first exponential delay."""
+    max_backoff_seconds: Seconds = 300.0
+    """No exponential delay is longer than this."""
+    backoff_multiplier: Factor = 2.0
+    """Each further delay is so many times longer."""
+    jitter: Annotated[float, Field(ge=0, le=1)] = 0.10
+    """The share by which a delay is made longer or shorter, so that units do not start all at once."""
+    restart_on_error: bool = True
+    """Restart after an error (or a run that nobody reported)."""
+    restart_on_timeout: bool = True
+    """Restart after a deadline."""
+    restart_on_resource_exhaustion: bool = False
+    """Restart at once when money, quota or memory ran out, instead of waiting for it."""
+    starved_wait_seconds: Seconds = 300.0
+    """How long such a unit waits before it asks again."""
+
+    @model_validator(mode="after")
+    def _delays_grow(self) -> Self:
+        if self.max_backoff_seconds < self.initial_backoff_seconds:
+            text = f"{self.max_backoff_seconds:g} is below initial_backoff_seconds ({self.initial_backoff_seconds:g})"
+            raise _refuse("max_backoff_seconds", text)
+        return self
+
+
+class CrashPolicy(Section):
+    """A unit that keeps exiting soon after each start is slowed down, then halted."""
+
+    ring_buffer_cap: Kept = 10
+    """The last exits that are kept of one unit."""
+    flap_window_seconds: Seconds = 60.0
+    """The window in which failing exits are counted, in time that the unit really ran."""
+    flap_threshold: Count = 3
+    """So many failing exits within the window are a flap."""
+    halt_threshold: Count = 5
+    """The flap in a row at which the unit is halted."""
+    transient_delay_seconds: Seconds = 2.0
+    """The wait after a failing exit that is not a flap."""
+    flapping_delay_seconds: Seconds = 30.0
+    """The wait after a flap."""
+
+    @model_validator(mode="after")
+    def _flaps_can_be_seen(self) -> Self:
+        if self.flap_threshold > self.ring_buffer_cap:
+            text = f"{self.flap_threshold} exits are never seen: only {self.ring_buffer_cap} are kept (ring_buffer_cap)"
+            raise _refuse("flap_threshold", text)
+        return self
+
+
+class Stall(Section):
+    """An agent that goes round in circles is told, then refused the repeated call, then stopped."""
+
+    profile: Literal["default", "cautious"] = "default"
+    """How soon it is stopped: at a score of 6, or, cautious about lost work, of 8."""
+    nudge_at: Count | None = None
+    """The score at which the agent is told. Not given: by the profile, 4."""
+    refuse_at: Count | None = None
+    """The score at which a repeated call is refused. Not given: by the profile, 5."""
+    stop_at: Count | None = None
+    """The score at which the run is stopped. Not given: by the profile, 6 or 8."""
+    polling_seconds: Seconds = 1800.0
+    """How long a call that is declared as polling may go on without anything new."""
+
+    @property
+    def scores(self) -> tuple[int, int, int]:
+        """Nudge, refuse and stop, with what the profile says where nothing was given."""
+        nudge, refuse, stop = STALL_PROFILES[self.profile]
+        return self.nudge_at or nudge, self.refuse_at or refuse, self.stop_at or stop
+
+    @model_validator(mode="after")
+    def _in_this_order(self) -> Self:
+        nudge, refuse, stop = self.scores
+        if not nudge <= refuse <= stop:
+            given = next(key for key in ("refuse_at", "stop_at", "nudge_at") if getattr(self, key) is not None)
+            raise _refuse(given, f"nudge_at {nudge}, refuse_at {refuse}, stop_at {stop} must not fall")
+        return self
+
+
+STALL_PROFILES: Final = {"default": (4, 5, 6), "cautious": (4, 5, 8)}
+"""Nudge, refuse, stop."""
+
+
+class Graph(Section):
+    """What bounds a graph or a session: each of the layers stops it by itself."""
+
+    recursion_limit: Count = 55
+    """Steps of one piece of work, over all its resumes."""
+    max_rounds: Annotated[int, Field(ge=5, le=15)] = 7
+    """Rounds of a deliberation. Never above 15."""
+    convergence_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.85
+    """Contributions that are more alike than this are a consensus."""
+    consensus_threshold: Annotated[float, Field(gt=0, le=1)] = 0.80
+    """So large a share that agrees is a consensus."""
+    timeout_seconds: Seconds = 3600.0
+    """How long one run may last. Also taken from the environment variable DELIBERATION_TIMEOUT_SECONDS."""
+
+
+TIERS: Final[Mapping[str, Decimal]] = {
+    "free": Decimal("0.50"),
+    "pro": Decimal("2.00"),
+    "enterprise": Decimal("10.00"),
+}
+
+
+def _with_known_tiers(given: Any) -> Any:
+    return {**TIERS, **given} if isinstance(given, Mapping) else given
+
+
+class Budget(Section):
+    """Money, checked before it is spent. Amounts are exact to a millionth."""
+
+    max_cost_per_session: Money = Decimal("1.00")
+    """For one graph or session of no tier. Also taken from the environment variable MAX_COST_PER_SESSION."""
+    tiers: Annotated[dict[str, Money], Field(max_length=TIERS_MAX), BeforeValidator(_with_known_tiers)] = dict(TIERS)
+    """For one graph or session of that tier. Those that are not named keep their amounts."""
+    kept_back: Money = Decimal("0.00")
+    """The part of a session's money that only its last step may use, to wrap up with."""
+    per_user: Money | None = None
+    """For all units with the same label `user`."""
+    per_fleet: Money | None = None
+    """For all units together."""
+    per_tree: Money | None = None
+    """For a unit and all that it started: all units with the same label `tree`."""
+    period: Literal["none", "hour", "day"] = "none"
+    """per_user and per_fleet are for each such period (UTC), and what is over waits for the next; none: for ever."""
+
+    @model_validator(mode="after")
+    def _money_to_work_with(self) -> Self:
+        for key in ("max_cost_per_session", "per_user", "per_fleet", "per_tree"):
+            if getattr(self, key) == 0:
+                raise _refuse(key, "0 would let nothing run; give an amount above it")
+        for tier, amount in self.tiers.items():
+            if amount <= self.kept_back:
+                raise _refuse("tiers", f"{tier} has {amount}, of which {self.kept_back} is kept back: nothing is left")
+        if self.max_cost_per_session <= self.kept_back:
+            text = f"{self.kept_back} of {self.max_cost_per_session} (max_cost_per_session) kept back leaves nothing"
+            raise _refuse("kept_back", text)
+        return self
+
+
+class SessionRecovery(Section):
+    """Resumes of a session from its checkpoint."""
+
+    enabled: bool = True
+    """false: a session is never resumed."""
+    max_resume_attempts: Annotated[CountFromZero, Field(alias="maxResumeAttempts")] = 3
+    """How often a session may be resumed before it has failed. 0: never."""
+
+
+class Daemon(Section):
+    """What the daemon does with work that was interrupted."""
+
+    session_recovery: Annotated[SessionRecovery, Field(alias="sessionRecovery")] = SessionRecovery()
+    """Resumes of a session from its checkpoint."""
+
+
+class Rule(Section):
+    """What bounds a rule's action."""
+
+    timeout_seconds: Seconds = 300.0
+    """How long one run may last."""
+
+
+class Exclusive(Section):
+    """One live run per unit, over all processes and hosts."""
+
+    lease_seconds: Seconds = 60.0
+    """A run that gives no sign of life for so long is lost."""
+
+
+class Journal(Section):
+    """What is kept of the past."""
+
+    max_entries: Annotated[int, Field(ge=1_000, le=100_000_000)] = 1_000_000
+    """Entries that are kept at most; at least the newest half of them stay."""
+
+
+class Settings(Section):
+    """Everything that can be set. An empty file is a good one: every key has a default."""
+
+    quarantine: Quarantine = Quarantine()
+    circuit_breaker: CircuitBreaker = CircuitBreaker()
+    safety: Safety = Safety()
+    retry: Retry = Retry()
+    supervisor: Supervisor = Supervisor()
+    restart_policy: RestartPolicy = RestartPolicy()
+    crash_policy: CrashPolicy = CrashPolicy()
+    stall: Stall = Stall()
+    graph: Graph = Graph()
+    budget: Budget = Budget()
+    daemon: Daemon = Daemon()
+    rule: Rule = Rule()
+    exclusive: Exclusive = Exclusive()
+    journal: Journal = Journal()
+
+    _given: Given = PrivateAttr(default=NOTHING)
+    _source: str = PrivateAttr(default="")
+    _notes: tuple[str, ...] = PrivateAttr(default=())
+
+    def born_of(self, given: Given, source: str, notes: Sequence[str]) -> Self:
+        """These settings, which now know where each of them came from, and what there was to say about that."""
+        self._given, self._source, self._notes = given, source, tuple(notes)
+        return self
+
+    @property
+    def source(self) -> str:
+        """The file that they were read from; empty if there was none."""
+        return self._source
+
+    def policies(self, kind: str = "process", *, tier: str | None = None) -> tuple["AnyPolicy", ...]:
+        """The safeguards of a unit of that kind: process, agent, rule, graph or session. `tier` is that of a session's
+        user, where there is one."""
+        from flyball.config.build import policies_of  # noqa: PLC0415 - it knows the settings, not the other way round
+
+        return policies_of(self, kind, tier)
+
+    def warnings(self) -> list[str]:
+        """What is allowed and can hardly be meant: files that are not looked at, thresholds that are never reached."""
+        from flyball.config.advice import advice  # noqa: PLC0415 - as above
+
+        lines = list(self._notes)
+        for key, text in advice(self):
+            found = self._given.find(tuple(key.split(".")))
+            lines.append(f"{found.at}: {key}: {text}" if found else f"{key}: {text}")
+        return lines
+
+    def effective(self) -> Iterator[Effective]:
+        """Every value in force with its origin, in the order of the table."""
+        yield from self._effective((), self.model_dump(mode="json", by_alias=True))
+
+    def _effective(self, path: tuple[str, ...], value: Any) -> Iterator[Effective]:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                yield from self._effective((*path, key), inner)
+        else:
+            found = self._given.find(path)
+            yield Effective(".".join(path), value, found.at if found else DEFAULT)
