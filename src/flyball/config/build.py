@@ -179,7 +179,13 @@ def _loop(settings: Settings) -> Loop:
 def _stall(settings: Settings) -> Stall:
     nudge_at, refuse_at, stop_at = settings.stall.scores
     polling_max = span(settings.stall.polling_seconds)
-    return Stall(nudge_at=nudge_at, refuse_at=refuse_at, stop_at=stop_at, polling_max=polling_max)
+    return Stall(
+        nudge_at=nudge_at,
+        refuse_at=refuse_at,
+        stop_at=stop_at,
+        repeats_max=settings.stall.circles,
+        polling_max=polling_max,
+    )
 
 
 def _shared_budgets(settings: Settings) -> tuple[Budget, ...]:

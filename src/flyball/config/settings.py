@@ -253,7 +253,7 @@ class Stall(Section):
     """An agent that goes round in circles is told, then refused the repeated call, then stopped."""
 
     profile: Literal["default", "cautious"] = "default"
-    """How soon it is stopped: at a score of 6, or, cautious about lost work, of 8."""
+    """How soon it is stopped: at a score of 6 or 3 circles; or, cautious about lost work, at 8 or 4 circles."""
     nudge_at: Count | None = None
     """The score at which the agent is told. Not given: by the profile, 4."""
     refuse_at: Count | None = None
@@ -266,8 +266,13 @@ class Stall(Section):
     @property
     def scores(self) -> tuple[int, int, int]:
         """Nudge, refuse and stop, with what the profile says where nothing was given."""
-        nudge, refuse, stop = STALL_PROFILES[self.profile]
+        nudge, refuse, stop, _ = STALL_PROFILES[self.profile]
         return self.nudge_at or nudge, self.refuse_at or refuse, self.stop_at or stop
+
+    @property
+    def circles(self) -> int:
+        """How many circles of the same calls and results stop the run."""
+        return STALL_PROFILES[self.profile][3]
 
     @model_validator(mode="after")
     def _in_this_order(self) -> Self:
@@ -278,8 +283,8 @@ class Stall(Section):
         return self
 
 
-STALL_PROFILES: Final = {"default": (4, 5, 6), "cautious": (4, 5, 8)}
-"""Nudge, refuse, stop."""
+STALL_PROFILES: Final = {"default": (4, 5, 6, 3), "cautious": (4, 5, 8, 4)}
+"""Nudge, refuse, stop; and how many circles stop it."""
 
 
 class Graph(Section):

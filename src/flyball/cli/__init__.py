@@ -1,0 +1,95 @@
+"""The `flyball` command: parsing and printing, nothing else. What a command does lives in the module that it calls.
+
+Here is the list of commands and what becomes of an error. Click, which takes commands apart, is imported only when
+there is one to take apart, and a command's module only when it is run: so `flyball --help` costs little more than
+starting Python.
+
+| exit code | meaning |
+|---|---|
+| 0 | fine |
+| 1 | what was asked about is not fine: a check failed, a bound was not kept |
+| 2 | bad usage, bad settings, or a store that cannot be used |
+| 130 | ended by Ctrl-C |
+| 141 | whoever read the output went away |
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from flyball.errors import FlyballError
+
+FINE: Final = 0
+FAILED: Final = 1
+BAD: Final = 2
+INTERRUPTED: Final = 130
+CUT_OFF: Final = 141
+
+COMMANDS: Final = {
+    "check": ("flyball.cli.check:check", "Say what is wrong with a settings file."),
+    "completion": ("flyball.cli.completion:completion", "Print the completion script of a shell."),
+    "config": ("flyball.cli.config_:config", "Show every effective setting and where it came from."),
+    "schema": ("flyball.cli.schema:schema", "Print the JSON Schema of the settings, for editors."),
+    "simulate": ("flyball.cli.simulate:simulate", "Show what the settings do to a unit that misbehaves."),
+}
+"""Each command: where it is found, and what it does."""
+
+HELP: Final = f"""\
+Usage: flyball [OPTIONS] COMMAND [ARGS]...
+
+  Keeps agents and automations from running away.
+
+Options:
+  --version   Show the version and exit.
+  -h, --help  Show this message and exit.
+
+Commands:
+{chr(10).join(f"  {name:<10}  {does}" for name, (_, does) in COMMANDS.items())}
+
+Examples:
+  flyball check                                what is wrong with my settings?
+  flyball config --origin                      which settings are in force, and why?
+  flyball simulate always-fails --uptime 29s   what happens to a unit that always fails?
+
+Exit codes: 0 fine, 1 what was asked about is not fine, 2 bad usage or settings.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code. Never a traceback for what a person can put right."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given in (["--help"], ["-h"]):
+            sys.stdout.write(HELP)
+            code = FINE
+        else:
+            from flyball.cli.group import run  # noqa: PLC0415 - it imports click
+
+            code = run(given)
+        sys.stdout.flush()
+    except FlyballError as error:
+        _print(error)
+        return BAD
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _discard_output()
+        return CUT_OFF
+    except OSError as error:
+        _discard_output()
+        _print(FlyballError(str(error)))
+        return BAD
+    return code
+
+
+def _discard_output() -> None:
+    """Python flushes once more at its end: that must not fail aloud."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print(error: FlyballError) -> None:
+    for line in str(error).splitlines():
+        sys.stderr.write(f"error: {line}\n")
+    if error.remedy:
+        sys.stderr.write(f"{error.remedy}\n")

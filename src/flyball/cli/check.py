@@ -1,0 +1,40 @@
+"""`flyball check`: is this settings file good? All that is wrong with it at once, and what can hardly be meant."""
+
+import json
+from pathlib import Path
+
+import click
+
+from flyball.cli import BAD, FINE
+from flyball.config import DEFAULT, load
+from flyball.errors import SettingsError
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(file: Path | None, as_json: bool) -> int:
+    """Say what is wrong with FILE, or with the settings that are found.
+
+    Exits 0 if they are good, 2 if they are not. Problems are printed as FILE:LINE:COLUMN: what is wrong. Warnings do
+    not make a file bad: they tell of thresholds that can never be reached.
+    """
+    try:
+        settings = load(file)
+    except SettingsError as error:
+        if as_json:
+            click.echo(json.dumps({"ok": False, "problems": error.problems, "warnings": []}, indent=2))
+        else:
+            for problem in error.problems:
+                click.echo(problem, err=True)
+        return BAD
+    warnings = settings.warnings()
+    if as_json:
+        click.echo(json.dumps({"ok": True, "problems": [], "warnings": warnings}, indent=2))
+        return FINE
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    values = list(settings.effective())
+    given = sum(value.origin != DEFAULT for value in values)
+    click.echo(f"{settings.source or 'no settings file'}: fine ({given} given, {len(values) - given} by default)")
+    return FINE

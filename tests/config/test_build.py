@@ -1,0 +1,248 @@
+"""From settings to policies: the table of safeguards.md, and that each setting does something."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from flyball.config import DEFAULT, Settings, get_tier_limit
+from flyball.config.build import KINDS
+from flyball.core.decision import Verb
+from flyball.core.panel import Panel
+from flyball.core.policy import AnyPolicy
+from flyball.core.time import DAY, FOREVER, HOUR, MINUTE, SECOND
+from flyball.policies import (
+    Breaker,
+    Budget,
+    Clock,
+    Convergence,
+    Cooldown,
+    Deadline,
+    Exclusive,
+    Flapping,
+    Limit,
+    Loop,
+    Manual,
+    Quarantine,
+    Restart,
+    Revision,
+    Rounds,
+    Stall,
+    Storm,
+    resume_limit,
+)
+
+FLEET_RESTART = Restart(restarts_max=1000, row_max=0, over=Verb.HOLD, by="fleet")
+SHARED = (
+    Breaker(),
+    Storm(),
+    FLEET_RESTART,
+    Flapping(),
+    Exclusive(),
+    Manual(),
+    Manual(by="fleet"),
+    Manual(by="user"),
+    Manual(by="tree"),
+    Revision(),
+    Clock(),
+)
+EVERYONE = (Cooldown(), Quarantine(), Restart(), *SHARED)
+AGENT = (
+    Cooldown(ladder=(), step_forgives=True, healthy_after=0),
+    Quarantine(healthy_after=0),
+    Restart(healthy_after=0),
+)
+WORK = (Limit(by="unit"), Rounds(by="unit"), Convergence(), Stall(), Deadline(), Budget(by="unit"), resume_limit())
+
+TABLE: dict[str, tuple[AnyPolicy, ...]] = {
+    "process": EVERYONE,
+    "agent": (*AGENT, *SHARED, Loop(), Stall()),
+    "rule": (*EVERYONE, Loop(), Deadline(lasts_max=300 * SECOND)),
+    "graph": (*EVERYONE, *WORK),
+    "session": (*EVERYONE, *WORK),
+}
+
+
+def _set(**sections: Any) -> Settings:
+    return Settings.model_validate(sections)
+
+
+def _only(policies: tuple[AnyPolicy, ...], kind: type, by: str | None = None) -> Any:
+    (found,) = [policy for policy in policies if isinstance(policy, kind) and by in (None, policy.by)]
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_defaults_are_those_of_the_policies(kind: str) -> None:
+    """Empty settings give the policies of the table, each with its own defaults: the two cannot drift apart."""
+    policies = Settings().policies(kind)
+    assert len(policies) == len(TABLE[kind])
+    for policy in TABLE[kind]:
+        assert policy in policies
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_a_good_panel(kind: str) -> None:
+    """No two policies share a state, also with everything switched on that can be."""
+    settings = _set(
+        circuit_breaker={"labels": ["provider", "user"]}, budget={"per_user": 5, "per_fleet": 50, "per_tree": 7}
+    )
+    panel = Panel(settings.policies(kind))
+    assert len(panel.policies_of("u")) == len(TABLE[kind]) + 5
+
+
+def test_unknown_kind() -> None:
+    """An unknown kind is an error that lists the known ones, not a unit without safeguards."""
+    with pytest.raises(ValueError, match="process, agent, rule, graph, session"):
+        Settings().policies("proces")
+
+
+OTHER_VALUES: dict[str, Any] = {
+    "quarantine.cooldown_ladder_seconds": [2],
+    "quarantine.healthy_after_seconds": 600.0,
+    "circuit_breaker.labels": ["provider"],
+    "safety.global_failure_share": 0.5,
+    "stall.profile": "cautious",
+    "stall.nudge_at": 3,
+    "stall.refuse_at": 6,
+    "stall.stop_at": 9,
+    "budget.per_user": "3.00",
+    "budget.per_fleet": "3.00",
+    "budget.per_tree": "3.00",
+    "budget.kept_back": "0.25",
+}
+USED_ELSEWHERE = {
+    "retry.max_attempts": "the runtime of rules",
+    "retry.base_delay_seconds": "the runtime of rules",
+    "retry.exponential_base": "the runtime of rules",
+    "journal.max_entries": "the store",
+}
+KEYS = [value.key for value in Settings().effective()]
+
+
+def _another(key: str, value: Any) -> Any:
+    if key in OTHER_VALUES:
+        return OTHER_VALUES[key]
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, str):
+        return str(Decimal(value) * 2)
+    return value * 0.5 if isinstance(value, float) else value + 1
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key not in USED_ELSEWHERE])
+def test_every_setting_has_an_effect(key: str) -> None:
+    """Each setting changes the policies of some kind of unit: none is decoration."""
+    values: Any = {key: value for key, value, _ in Settings().effective()}
+    given: Any = "day" if key == "budget.period" else _another(key, values[key])
+    for name in reversed(key.split(".")):
+        given = {name: given}
+    if key == "budget.period":
+        given = {"budget": {"period": "day", "per_user": 1}}
+        before = _set(budget={"per_user": 1})
+    else:
+        before = Settings()
+    after = Settings.model_validate(given)
+    tier = key.removeprefix("budget.tiers.") if "tiers" in key else None
+    assert any(before.policies(kind, tier=tier) != after.policies(kind, tier=tier) for kind in KINDS)
+
+
+@pytest.mark.parametrize("section", ["supervisor", "restart_policy"])
+def test_nothing_is_restarted_by_itself(section: str) -> None:
+    """S3-13: with `enabled: false` no exit is followed by another run, whatever the other switches say."""
+    switches = {} if section == "supervisor" else {"restart_on_resource_exhaustion": True}
+    restart = _only(_set(**{section: {"enabled": False, **switches}}).policies(), Restart, "unit")
+    assert not restart.on_error
+    assert not restart.on_timeout
+    assert not restart.on_starved
+    assert restart.starved_wait == FOREVER
+
+
+def test_breaker_of_a_label() -> None:
+    """Each label that is named gets a breaker like the fleet's."""
+    policies = _set(circuit_breaker={"labels": ["provider"], "failure_threshold": 7}).policies()
+    assert _only(policies, Breaker, "provider") == Breaker(failures_max=7, by="provider")
+    assert _only(policies, Breaker, "fleet") == Breaker(failures_max=7)
+
+
+def test_empty_ladder_is_exponential() -> None:
+    """Without a ladder the delays are those of the restart policy."""
+    settings = _set(
+        quarantine={"cooldown_ladder_seconds": []}, restart_policy={"initial_backoff_seconds": 1, "jitter": 0}
+    )
+    cooldown = _only(settings.policies(), Cooldown)
+    assert cooldown == Cooldown(ladder=(), first=SECOND, jitter=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "healthy_after"),
+    [
+        ({}, DAY),
+        ({"auto_reset_after_hours": 1}, HOUR),
+        ({"healthy_after_seconds": 600}, 10 * MINUTE),
+        ({"auto_reset_after_hours": 1, "healthy_after_seconds": 0.5}, SECOND // 2),
+    ],
+)
+def test_healthy_after(given: dict[str, float], healthy_after: int) -> None:
+    """The shorter one for services wins; for agents it is off."""
+    settings = _set(quarantine=given)
+    for kind in (Cooldown, Quarantine):
+        assert _only(settings.policies(), kind).healthy_after == healthy_after
+        assert _only(settings.policies("agent"), kind).healthy_after == 0
+    assert _only(settings.policies(), Restart, "unit").healthy_after == healthy_after
+    assert _only(settings.policies("agent"), Restart, "unit").healthy_after == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "scores"),
+    [
+        ({}, (4, 5, 6)),
+        ({"profile": "cautious"}, (4, 5, 8)),
+        ({"profile": "cautious", "stop_at": 10}, (4, 5, 10)),
+        ({"nudge_at": 1, "refuse_at": 1, "stop_at": 1}, (1, 1, 1)),
+    ],
+)
+def test_stall_profiles(given: dict[str, Any], scores: tuple[int, int, int]) -> None:
+    """A profile gives the scores, and what is named wins over it."""
+    stall = _only(_set(stall=given).policies("agent"), Stall)
+    assert (stall.nudge_at, stall.refuse_at, stall.stop_at) == scores
+
+
+@pytest.mark.parametrize(
+    ("given", "most"),
+    [({}, 3), ({"maxResumeAttempts": 0}, 0), ({"enabled": False}, 0), ({"max_resume_attempts": 5}, 5)],
+)
+def test_resumes(given: dict[str, Any], most: int) -> None:
+    """S2-03, S2-04: three resumes, none if recovery is off, under either spelling."""
+    assert resume_limit(most) in _set(daemon={"sessionRecovery": given}).policies("session")
+
+
+@pytest.mark.parametrize(
+    ("tier", "limit"),
+    [(None, 1_000_000), ("free", 500_000), ("pro", 2_000_000), ("enterprise", 10_000_000), ("gold", 7_250_000)],
+)
+def test_tier_limits(tier: str | None, limit: int) -> None:
+    """S1-29, S1-30, S1-32: a session of each tier has its budget; a tier of one's own does not push the others out."""
+    settings = _set(budget={"tiers": {"gold": "7.25"}})
+    assert get_tier_limit(tier, settings) == limit
+    assert _only(settings.policies("session", tier=tier), Budget).limit == limit
+
+
+def test_unknown_tier(caplog: pytest.LogCaptureFixture) -> None:
+    """An unknown tier gets the default, with a warning that names it."""
+    assert get_tier_limit("plutonium", Settings()) == 1_000_000
+    assert "plutonium" in caplog.text
+
+
+def test_shared_budgets() -> None:
+    """Those of users and of the fleet turn with the period and wait for the next one; a tree's does not."""
+    budget = {"per_user": "1.5", "per_fleet": 20, "per_tree": "0.25", "period": "day"}
+    policies = _set(budget=budget).policies()
+    assert _only(policies, Budget, "user") == Budget(limit=1_500_000, every=DAY, over=Verb.WAIT, by="user")
+    assert _only(policies, Budget, "fleet") == Budget(limit=20_000_000, every=DAY, over=Verb.WAIT, by="fleet")
+    assert _only(policies, Budget, "tree") == Budget(limit=250_000, by="tree")
+
+
+def test_effective_defaults() -> None:
+    """Settings that nobody gave all say so."""
+    assert {value.origin for value in Settings().effective()} == {DEFAULT}
