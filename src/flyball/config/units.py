@@ -1,0 +1,113 @@
+"""What a unit is, as somebody defined it: a value, without any way to run it. Its revision is a hash of it.
+
+The settings' `units:` section and the options of `flyball run` both become this.
+"""
+
+import dataclasses
+import hashlib
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from flyball.core.time import SECOND, Span
+
+LOG_BYTES_MAX: Final = 10 * 1024 * 1024
+"""One log file of a unit. With the files kept, a unit's output takes at most 50 MB of disk."""
+LOG_FILES_MAX: Final = 5
+
+
+class RestartWhen(StrEnum):
+    """After which exits a unit is started again by itself."""
+
+    ON_FAILURE = "on-failure"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class OnSupervisorDeath(StrEnum):
+    """What becomes of a unit whose supervisor is killed."""
+
+    END = "end"
+    KEEP = "keep"
+
+
+class Strategy(StrEnum):
+    """Who in a group is restarted when one of it fails."""
+
+    ONE_FOR_ONE = "one-for-one"
+    ALL_FOR_ONE = "all-for-one"
+    REST_FOR_ONE = "rest-for-one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """How to find out whether a unit is alive, from outside. One of command, http and tcp is given."""
+
+    command: tuple[str, ...] = ()
+    http: str = ""
+    """A URL that answers with a status below 400."""
+    tcp: str = ""
+    """host:port that accepts a connection."""
+    every: Span = 10 * SECOND
+    timeout: Span = 5 * SECOND
+    failures_max: int = 3
+    """So many failing probes in a row: hung."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """Something to run, and how."""
+
+    name: str
+    command: tuple[str, ...]
+    kind: str = "process"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
+    group: str = ""
+    nice: int = 0
+    memory_max: int = 0
+    """Bytes of address space; 0: no limit."""
+    files_max: int = 0
+    """Open files; 0: no limit."""
+    restart: RestartWhen = RestartWhen.ON_FAILURE
+    continue_args: tuple[str, ...] = ()
+    """Added to the command after a failure, so that an agent goes on with its conversation. Not after a clean exit."""
+    stop_signal: int = int(signal.SIGTERM)
+    grace: Span = 10 * SECOND
+    """Between the stop signal and SIGKILL."""
+    deadline: Span = 0
+    """How long one run may last; 0: for ever."""
+    idle: Span = 0
+    """How long it may give no sign of life (output, notification, step); 0: for ever."""
+    budget: int = 0
+    """Millionths of a dollar that one run may report as spent; 0: no budget."""
+    watchdog: Span = 0
+    """It has to say WATCHDOG=1 on its notify socket this often; 0: it need not."""
+    ready: str = "started"
+    """When it counts as up: `started`, or `notify` (it says READY=1)."""
+    probe: Probe | None = None
+    beat_file: str = ""
+    """A file that it touches to show that it is alive; judged by `idle`."""
+    after: tuple[str, ...] = ()
+    """Units that have to be up before this one is started."""
+    team: str = ""
+    """The group that it belongs to."""
+    on_supervisor_death: OnSupervisorDeath = OnSupervisorDeath.END
+    log_bytes_max: int = LOG_BYTES_MAX
+    log_files_max: int = LOG_FILES_MAX
+
+    @property
+    def revision(self) -> str:
+        """A hash of the definition: when it changes, the unit's failures are cleared."""
+        fields = {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        return hashlib.blake2b(msgspec.json.encode(fields, order="sorted"), digest_size=8).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value

@@ -1,0 +1,198 @@
+"""The driver: the one loop that turns decisions into starting, waiting, finishing and stopping a unit.
+
+One driver per unit; none waits for another; every wait ends early when the driver is poked, because somebody gave an
+order; nothing polls. What the hands do (a process, a function) is not known here: only that a life begins, ends, and
+can be ended. There is no other way to run a unit: each start, each sign of life and each exit is put to the governor.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from flyball.core.decision import PROCEED, Decision, Verb
+from flyball.core.event import Beat, Cause, Event, Exited, Start
+from flyball.core.time import FOREVER, SECOND, Instant, Span
+from flyball.governor import Governor
+
+ASK_EARLY: Span = 1 * SECOND
+"""How long before a lease ends the driver asks again: time for a busy store, not so much that it asks twice as often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a life ended: what `Exited` says of it."""
+
+    cause: Cause
+    fingerprint: str = ""
+    version: int = 0
+    error: str = ""
+    code: int | None = None
+    signal: int | None = None
+    detail: str = ""
+
+
+class Life(Protocol):
+    """One run that was begun."""
+
+    async def ended(self) -> Ending:
+        """Wait until it is over. May be awaited again after it was cancelled."""
+        ...
+
+    async def end(self, grace: Span) -> None:
+        """Make it end: ask, wait for the grace, then by force. Returns when it is proven to be gone; `ended` then
+        returns at once."""
+        ...
+
+
+class Hands(Protocol):
+    """What can begin the runs of one unit."""
+
+    async def begin(self, run: str, *, again: bool) -> Life:
+        """Begin a run. What goes wrong is an ending too: a life that ended at once."""
+        ...
+
+
+class Stage(StrEnum):
+    """Where a driver is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDING = "ending"
+    OVER = "over"
+
+
+Listener = Callable[["Driver", Event, Decision], None]
+Sleep = Callable[[asyncio.Event, Instant], Awaitable[None]]
+
+
+async def sleep_until(poked: asyncio.Event, until: Instant) -> None:
+    """Wait for that instant on the machine's clock, or to be poked."""
+    seconds = None if until >= FOREVER - ASK_EARLY else max(0.0, until / SECOND - time.time())
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(poked.wait(), seconds)
+
+
+@dataclass(slots=True)
+class Driver:
+    """Drives one unit until it is over: finished, stopped or held. `poke` makes it ask again at once."""
+
+    unit: str
+    hands: Hands
+    governor: Governor
+    holder: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    grace: Span = 10 * SECOND
+    again: bool = False
+    """The first start is already a restart: the unit was running when its supervisor died."""
+    listener: Listener | None = None
+    """Told of every answer, for one line of log or terminal. It decides nothing."""
+    sleep: Sleep = sleep_until
+    """How to wait. Tests move a clock instead."""
+    stage: Stage = Stage.WAITING
+    run_id: str = ""
+    _poked: asyncio.Event = field(default_factory=asyncio.Event)
+    _number: int = 0
+
+    def poke(self) -> None:
+        """Somebody gave an order: ask again now, whatever it is waiting for."""
+        self._poked.set()
+
+    async def drive(self) -> Decision:
+        """Run the unit as long as the governor lets it. Returns the decision that ended it."""
+        while True:
+            decision = await self._ask_start()
+            if decision.verb is Verb.WAIT:
+                await self.sleep(self._poked, decision.until)
+                continue
+            if not decision.proceeds:
+                self.stage = Stage.OVER
+                return decision
+            decision = await self._live(decision)
+            self.again = True
+            if decision.verb is Verb.WAIT:
+                await self.sleep(self._poked, decision.until)
+
+    async def _ask_start(self) -> Decision:
+        self.stage = Stage.WAITING
+        self._number += 1
+        self.run_id = f"{self.holder}.{self._number}"
+        start = Start(unit=self.unit, run=self.run_id, labels=self.labels, again=self.again, holder=self.holder)
+        decision = await self._submit(start)
+        if "already_running" in decision.codes and await asyncio.to_thread(self.governor.reap, unit=self.unit):
+            decision = await self._submit(start)
+        return decision
+
+    async def _live(self, leave: Decision) -> Decision:
+        """One life, from the leave that was given to the answer to its exit."""
+        self.stage = Stage.RUNNING
+        life = await self.hands.begin(self.run_id, again=self.again)
+        ending_of_life = asyncio.ensure_future(life.ended())
+        told_to_end = PROCEED
+        until = leave.until
+        try:
+            while not ending_of_life.done():
+                await self._first_of(ending_of_life, until - ASK_EARLY)
+                if ending_of_life.done():
+                    break
+                answer = await self._submit(Beat(unit=self.unit, run=self.run_id, labels=self.labels))
+                until = answer.until
+                if answer.verb >= Verb.FINISH:
+                    told_to_end = answer
+                    self.stage = Stage.ENDING
+                    await life.end(self.grace)
+            ending = await ending_of_life
+        except asyncio.CancelledError:
+            await life.end(self.grace)
+            ending = await life.ended()
+            await self._submit(self._exited(ending, told_to_end, stopped=True))
+            raise
+        return await self._submit(self._exited(ending, told_to_end))
+
+    def _exited(self, ending: Ending, told: Decision, *, stopped: bool = False) -> Exited:
+        """The exit as the journal has it. What was told to end did not fail by itself: it stopped, or its time was over,
+        or its money."""
+        cause = ending.cause
+        if stopped or told is not PROCEED:
+            cause = Cause.STOPPED if stopped else _cause_of(told)
+        return Exited(
+            unit=self.unit,
+            run=self.run_id,
+            labels=self.labels,
+            cause=cause,
+            fingerprint=ending.fingerprint,
+            version=ending.version,
+            error=ending.error if told is PROCEED else (told.primary.code if told.primary else ending.error),
+            code=ending.code,
+            signal=ending.signal,
+            detail=ending.detail,
+        )
+
+    async def _submit(self, event: Event) -> Decision:
+        # Cleared before asking, not before waiting: an order that comes while the answer is on its way is not lost.
+        self._poked.clear()
+        decision = await asyncio.wrap_future(self.governor.submit_soon(event))
+        if self.listener is not None:
+            self.listener(self, event, decision)
+        return decision
+
+    async def _first_of(self, ending: "asyncio.Future[Ending]", until: Instant) -> None:
+        """Wait until the life is over, somebody pokes, or the lease is about to end."""
+        sleeping = asyncio.ensure_future(self.sleep(self._poked, until))
+        try:
+            await asyncio.wait((ending, sleeping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeping.cancel()
+
+
+def _cause_of(told: Decision) -> Cause:
+    """Why a run that was told to end did so."""
+    codes = set(told.codes)
+    if codes & {"timeout", "idle_timeout"}:
+        return Cause.TIMEOUT
+    if "cost_budget_exceeded" in codes:
+        return Cause.STARVED
+    return Cause.STOPPED
