@@ -137,6 +137,9 @@ class Stepped(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lowe
 class Beat(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
     """The run is alive."""
 
+    silent: bool = False
+    """Only its holder is: it renews the lease, and has heard nothing of the run since the last beat."""
+
 
 class Exited(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
     """The run ended."""

@@ -1,12 +1,9 @@
 """Convergence: a deliberation that agrees is done.
 
 Two gauges that a graph reports with its steps: `convergence`, a score of how alike the contributions have become, and
-`agreement`, the share of those who agree. Above the first threshold, or at the second, it goes on to its end. A reading
-that is no number (a score of nothing) says nothing.
+`agreement`, the share of those who agree. Above the first threshold, or at the second, it goes on to its end.
 """
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flyball.core.decision import PROCEED, Decision, Reason, finish
@@ -46,8 +43,8 @@ class Convergence:
                 convergence, agreement = state.convergence, state.agreement
                 for work in done:
                     if work.gauges:
-                        convergence = _reading(work.gauges, "convergence", convergence)
-                        agreement = _reading(work.gauges, "agreement", agreement)
+                        convergence = work.gauges.get("convergence", convergence)
+                        agreement = work.gauges.get("agreement", agreement)
                 after = State(convergence, agreement)
                 return state if after == state else after
             case Step(last=last) if (state.convergence or state.agreement) and last != state.last:
@@ -66,8 +63,3 @@ class Convergence:
         else:
             return PROCEED
         return finish(Reason(self.name, "consensus", text, "Nothing to do: this is how it should end."))
-
-
-def _reading(gauges: Mapping[str, float], name: str, before: float) -> float:
-    reading = gauges.get(name, before)
-    return reading if math.isfinite(reading) else before

@@ -42,6 +42,8 @@ class Deadline:
         match event:
             case Start():
                 return State(now)
+            case Beat(silent=True):
+                return state
             case Step() | Stepped() | Beat() if self.idle and state.since != FOREVER and not self._over(state, now):
                 return State(now)
             case Exited():

@@ -74,9 +74,8 @@ class Restart:
     def decide(self, state: State, now: Instant) -> Decision:
         if state.last is None and not state.row and not state.restarts and state.held_at == FOREVER:
             return PROCEED
-        decision = self._by_cause(state, now)
         if self.row_max and state.row > self.row_max:
-            decision |= hold(
+            return hold(
                 Reason(
                     self.name,
                     "restarts_in_a_row",
@@ -84,6 +83,7 @@ class Restart:
                     "Look at its failures, then `flyball resume` it; or change the unit's definition.",
                 )
             )
+        decision = self._by_cause(state, now)
         count = window.count(state.restarts, now, self.window)
         # With an exit behind us the next restart is still to be counted; at a start it is counted already.
         most = self.restarts_max if state.last is not None else self.restarts_max + 1

@@ -4,7 +4,6 @@ The round is a gauge (`round`) that a graph reports with its steps. It never fal
 graph that breaks this is broken itself, and `check_rounds` raises.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,7 +62,9 @@ class Rounds:
                 number = state.round
                 for work in done:
                     if "round" in work.gauges:
-                        number = _next_round(number, work.gauges["round"], self.most)
+                        after = int(work.gauges["round"])
+                        check_rounds(number, after, self.most)
+                        number = after
                 if number == state.round and not state.last:
                     return state
                 return State(number, max(number, state.reached))
@@ -84,10 +85,3 @@ class Rounds:
             text = f"round {state.reached} of {self.most}"
             return finish(Reason(self.name, "max_rounds", text, f"Raise `max_rounds` (to {ROUNDS_CAP} at most)."))
         return PROCEED
-
-
-def _next_round(before: int, reading: float, most: int) -> int:
-    if not math.isfinite(reading):
-        raise ValueError(f"the round is {reading}: not a number that can be counted")
-    check_rounds(before, int(reading), most)
-    return int(reading)

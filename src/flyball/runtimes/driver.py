@@ -19,7 +19,7 @@ from flyball.core.time import FOREVER, SECOND, Instant, Span
 from flyball.governor import Governor
 
 ASK_EARLY: Span = 1 * SECOND
-"""How long before a lease ends the driver asks again: time for a busy store, not so much that it asks twice as often."""
+"""How long before a lease ends the driver asks again: time enough for a busy store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +122,12 @@ class Driver:
         self.run_id = f"{self.holder}.{self._number}"
         start = Start(unit=self.unit, run=self.run_id, labels=self.labels, again=self.again, holder=self.holder)
         decision = await self._submit(start)
-        if "already_running" in decision.codes and await asyncio.to_thread(self.governor.reap, unit=self.unit):
+        if "already_running" in decision.codes and await asyncio.to_thread(self._reap):
             decision = await self._submit(start)
         return decision
+
+    def _reap(self) -> bool:
+        return self.governor.reap(unit=self.unit) > 0
 
     async def _live(self, leave: Decision) -> Decision:
         """One life, from the leave that was given to the answer to its exit."""
@@ -138,7 +141,7 @@ class Driver:
                 await self._first_of(ending_of_life, until - ASK_EARLY)
                 if ending_of_life.done():
                     break
-                answer = await self._submit(Beat(unit=self.unit, run=self.run_id, labels=self.labels))
+                answer = await self._submit(Beat(unit=self.unit, run=self.run_id, labels=self.labels, silent=True))
                 until = answer.until
                 if answer.verb >= Verb.FINISH:
                     told_to_end = answer
@@ -153,8 +156,8 @@ class Driver:
         return await self._submit(self._exited(ending, told_to_end))
 
     def _exited(self, ending: Ending, told: Decision, *, stopped: bool = False) -> Exited:
-        """The exit as the journal has it. What was told to end did not fail by itself: it stopped, or its time was over,
-        or its money."""
+        """The exit as the journal has it. What was told to end did not fail by itself: it stopped, or its time was
+        over, or its money."""
         cause = ending.cause
         if stopped or told is not PROCEED:
             cause = Cause.STOPPED if stopped else _cause_of(told)
