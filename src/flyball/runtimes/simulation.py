@@ -491,7 +491,9 @@ class _Simulation:
     def _ask(self, driver: _Driver) -> None:
         if driver.told is not None:
             return
-        event = Beat(unit=driver.unit.name, run=driver.run, labels=driver.unit.labels)
+        event = Beat(
+            unit=driver.unit.name, run=driver.run, labels=driver.unit.labels, silent=driver.life.uptime >= FOREVER
+        )
         decision = self._submit(event)
         if decision.verb >= Verb.FINISH:
             self._end(driver, event, decision)

@@ -17,7 +17,8 @@ from flyball.core.time import Instant
 
 
 class Snapshot(NamedTuple):
-    """What a draft sees: the end of the journal, and the records of its keys (a key without a record is absent)."""
+    """What a draft sees: the end of the journal, and the records of its keys (a key without a record is absent). While
+    a record stays the same it is the very same object, so that whoever decodes it can remember what it was."""
 
     seq: int
     at: Instant
@@ -34,7 +35,8 @@ class Line(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """What a draft wants written, at an instant not before the snapshot's. A change to None deletes the record."""
+    """What a draft wants written, at an instant not before the snapshot's (an earlier one is refused with ValueError).
+    A change to None deletes the record."""
 
     at: Instant
     changes: Mapping[Key, bytes | None]
@@ -90,7 +92,8 @@ class Store(Protocol):
 
     def trim(self, keep: int) -> int:
         """Forget old journal entries, but keep at least the newest `keep`, and a base to replay them from. How many
-        were forgotten."""
+        were forgotten. More than `keep` stay where the states at that entry are no longer known; trimming again and
+        again keeps the journal bounded."""
         ...
 
     def integrity(self) -> Sequence[str]:

@@ -5,18 +5,22 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
 from flyball.core.policy import Key
-from flyball.store import Draft, Drafter, Entry, Snapshot
+from flyball.errors import StoreClosed
+from flyball.store import Drafter, Entry, Snapshot
 
 
 class MemoryStore:
     """States and journal in this process's memory."""
 
     def __init__(self, base: Snapshot | None = None) -> None:
-        self._base = base or Snapshot(0, 0, {})
-        self._records: dict[Key, bytes] = dict(self._base.records)
+        base = base or Snapshot(0, 0, {})
+        self._marks = [base]
+        """Places in the journal at which the states are known. The first of them is where the journal begins."""
+        self._records: dict[Key, bytes] = dict(base.records)
         self._entries: list[Entry] = []
-        self._seq = self._base.seq
-        self._at = self._base.at
+        self._seq = base.seq
+        self._at = base.at
+        self._closed = False
         self._lock = threading.Lock()
 
     def read(self, keys: Sequence[Key]) -> Snapshot:
@@ -24,31 +28,36 @@ class MemoryStore:
             return self._snapshot(keys)
 
     def _snapshot(self, keys: Sequence[Key]) -> Snapshot:
-        records = self._records
-        return Snapshot(self._seq, self._at, {key: records[key] for key in keys if key in records})
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        recall = self._records.get
+        found = {key: data for key in keys if (data := recall(key)) is not None}
+        return Snapshot(self._seq, self._at, found)
 
     def transact(self, keys: Sequence[Key], draft: Drafter, *, sync: bool = True) -> Entry | None:
         with self._lock:
             made = draft(self._snapshot(keys))
-            return None if made is None else self._apply(made)
-
-    def _apply(self, draft: Draft) -> Entry | None:
-        if draft.at < self._at:
-            raise ValueError("the journal's time never runs back")
-        for key, data in draft.changes.items():
-            if data is None:
-                self._records.pop(key, None)
-            else:
-                self._records[key] = data
-        if draft.line is None:
-            return None
-        self._seq += 1
-        self._at = draft.at
-        entry = Entry(self._seq, draft.at, *draft.line)
-        self._entries.append(entry)
-        return entry
+            if made is None:
+                return None
+            at, changes, line = made
+            if at < self._at:
+                raise ValueError("the journal's time never runs back")
+            entry = None
+            if line is not None:
+                entry = Entry(self._seq + 1, at, *line)
+                self._entries.append(entry)
+                self._seq += 1
+                self._at = at
+            for key, data in changes.items():
+                if data is None:
+                    self._records.pop(key, None)
+                else:
+                    self._records[key] = data
+            return entry
 
     def transact_soon(self, keys: Sequence[Key], draft: Drafter, *, sync: bool = True) -> "Future[Entry | None]":
+        if self._closed:
+            raise StoreClosed("the store is closed")
         future: Future[Entry | None] = Future()
         try:
             future.set_result(self.transact(keys, draft, sync=sync))
@@ -58,7 +67,7 @@ class MemoryStore:
 
     def entries(self, *, after: int = 0, limit: int = 1000, unit: str | None = None) -> Sequence[Entry]:
         with self._lock:
-            start = max(0, after - (self._entries[0].seq - 1)) if self._entries else 0
+            start = max(0, after - self._marks[0].seq)
             if unit is None:
                 return self._entries[start : start + limit]
             return [entry for entry in self._entries[start:] if entry.unit == unit][:limit]
@@ -73,14 +82,30 @@ class MemoryStore:
             return {key: data for key, data in self._records.items() if policy in (None, key.policy)}
 
     def base(self) -> Snapshot:
-        return self._base
+        with self._lock:
+            return self._marks[0]
 
     def trim(self, keep: int) -> int:
-        """Nothing is forgotten: the states at an earlier entry are not known here, and the process is short-lived."""
-        return 0
+        """The journal can be cut off only where the states are known, so each trim also remembers them for a later one:
+        a copy of them all, which the process can afford where it can afford this store."""
+        with self._lock:
+            if self._seq - self._marks[-1].seq >= max(1, keep // 4):
+                self._marks.append(Snapshot(self._seq, self._at, dict(self._records)))
+            before = self._marks[0].seq
+            while len(self._marks) > 1 and self._seq - self._marks[1].seq >= keep:
+                del self._marks[0]
+            forgotten = self._marks[0].seq - before
+            del self._entries[:forgotten]
+            return forgotten
 
     def integrity(self) -> Sequence[str]:
-        return []
+        with self._lock:
+            first = self._marks[0].seq + 1
+            return [
+                f"the journal has a gap: entry {entry.seq} stands where {number} should"
+                for number, entry in enumerate(self._entries, first)
+                if entry.seq != number
+            ][:1]
 
     def close(self) -> None:
-        """Nothing to let go."""
+        self._closed = True

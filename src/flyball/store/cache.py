@@ -1,0 +1,33 @@
+"""Records that are remembered in the process. Bounded, and the very same object for as long as a record is the same.
+
+Two generations: when the young one is full, it becomes the old one, and the old one is forgotten; what is asked for
+again moves to the young one. So what is used stays, without a list to keep in order at every look.
+"""
+
+from typing import Final
+
+from flyball.core.policy import Key
+
+RECORDS_MAX: Final = 65_536
+"""Records (and known absences) in memory: about 20 MB, and enough for 8 states each of 8000 busy units."""
+
+
+class Cache:
+    """Key to bytes; None is a record that is known to be absent. For one thread at a time."""
+
+    def __init__(self, records_max: int = RECORDS_MAX) -> None:
+        self._young_max = records_max // 2
+        self.young: dict[Key, bytes | None] = {}
+        self.old: dict[Key, bytes | None] = {}
+
+    def age(self) -> None:
+        """Forget the old generation if the young one is full. Nothing that is being written may be forgotten, so the
+        owner says when."""
+        if len(self.young) > self._young_max:
+            self.old = self.young
+            self.young = {}
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.young = {}
+        self.old = {}

@@ -1,0 +1,187 @@
+"""Breaker: when several units fail at once, nothing more is started for a while."""
+
+import pytest
+
+from flyball.core.decision import Verb
+from flyball.core.event import Cause
+from flyball.core.time import SECOND
+from flyball.policies.breaker import Breaker
+from tests.policies.walk import Walk
+
+UNITS = ("a", "b", "c", "d", "e")
+
+
+def opened(policy: Breaker | None = None) -> Walk:
+    """A breaker that five failures have opened, just now."""
+    walk = Walk(policy or Breaker())
+    for unit in UNITS:
+        walk.fail(unit)
+    assert walk.says().codes == ("circuit_open",)
+    return walk
+
+
+def half_open(policy: Breaker | None = None) -> Walk:
+    """The same, 60 s later."""
+    return opened(policy).pass_(60)
+
+
+@pytest.mark.parametrize(
+    ("units", "open_"),
+    [
+        ("abcd", False),
+        ("abcde", True),
+        ("aaaaa", False),
+        ("aaaab", False),
+        ("aaabc", True),
+        ("aaaaaaaaaaaaaa", False),
+        ("aaaaaaaaaabc", True),
+    ],
+)
+def test_five_failures_of_three_units(units: str, open_: bool) -> None:
+    """Five failures open it, if at least three units had them: one flapping unit must not stop the others. (S0-22)"""
+    walk = Walk(Breaker())
+    for unit in units:
+        walk.fail(unit)
+    assert walk.says().proceeds is not open_
+
+
+@pytest.mark.parametrize(("failures", "open_"), [(4, False), (5, True)])
+def test_the_plain_rule(failures: int, open_: bool) -> None:
+    """With one unit as the least, five failures of anyone open it. (S0-26)"""
+    walk = Walk(Breaker(units_min=1))
+    for _ in range(failures):
+        walk.fail("a")
+    assert walk.says().proceeds is not open_
+
+
+@pytest.mark.parametrize(("last_at", "open_"), [(60_000_000, True), (60_000_001, False)])
+def test_window_boundary(last_at: int, open_: bool) -> None:
+    """Five failures within 60 s, the boundary included; spread over a microsecond more they do not open it."""
+    walk = Walk(Breaker())
+    for unit in "abcd":
+        walk.fail(unit)
+    walk.pass_span(last_at)
+    walk.fail("e")
+    assert walk.says().proceeds is not open_
+
+
+def test_units_of_long_ago_do_not_count() -> None:
+    """Three units, of which two failed too long ago, are one."""
+    walk = Walk(Breaker())
+    walk.fail("a")
+    walk.fail("b")
+    walk.pass_(61)
+    for _ in range(6):
+        walk.fail("c")
+    assert walk.says().proceeds
+
+
+@pytest.mark.parametrize("cause", [Cause.DONE, Cause.STOPPED])
+def test_only_failures_count(cause: Cause) -> None:
+    """Clean exits neither open nor reset it."""
+    walk = Walk(Breaker())
+    for unit in UNITS:
+        walk.end(unit, cause=cause)
+    assert walk.forgot()
+
+
+@pytest.mark.parametrize(("after", "verb"), [(0, Verb.WAIT), (60 * SECOND - 1, Verb.WAIT), (60 * SECOND, Verb.PROCEED)])
+def test_open_for_a_minute(after: int, verb: Verb) -> None:
+    """Open, everything is refused; at 60 s it is half-open. (S0-23, S0-25)"""
+    walk = opened()
+    until = walk.says().until
+    walk.pass_span(after)
+    decision = walk.start("anyone")
+    assert decision.verb is verb
+    if verb is Verb.WAIT:
+        assert decision.until == until
+
+
+def test_three_trials_at_a_time() -> None:
+    """Half-open, three runs may be in flight; the fourth waits, and asking leaves no trace. (S0-24)"""
+    walk = half_open()
+    assert [walk.start(run=f"t{n}").verb for n in range(4)] == [Verb.PROCEED] * 3 + [Verb.WAIT]
+    assert set(walk.state.trials) == {"t0", "t1", "t2"}
+    assert walk.start(run="t9").codes == ("circuit_half_open",)
+    walk.end(run="t0")
+    assert walk.start(run="t4").proceeds
+
+
+def test_three_successes_close_it() -> None:
+    """Two do not."""
+    walk = half_open()
+    for number in range(3):
+        walk.start(run=f"t{number}")
+    walk.end(run="t0")
+    walk.end(run="t1")
+    assert not walk.forgot()
+    walk.end(run="t2")
+    assert walk.forgot()
+
+
+@pytest.mark.parametrize("successes", [0, 1, 2])
+def test_one_failure_opens_it_again(successes: int) -> None:
+    """However many succeeded before; and again for 60 s from then on."""
+    walk = half_open()
+    for number in range(3):
+        walk.start(run=f"t{number}")
+    for number in range(successes):
+        walk.end(run=f"t{number}")
+    decision = walk.pass_(5).fail(run="t2")
+    assert decision.codes == ("circuit_open",)
+    assert decision.until == walk.now + 60 * SECOND
+
+
+def test_others_do_not_count_while_it_is_not_closed() -> None:
+    """Runs from before are no trials: neither their failures nor their successes count."""
+    walk = half_open()
+    walk.start(run="t0")
+    for _ in range(9):
+        walk.fail(run="old")
+        walk.end(run="older")
+    assert walk.state.successes == 0
+    assert walk.start(run="t1").proceeds
+
+
+def test_a_stopped_trial_says_nothing() -> None:
+    """It gives its place back."""
+    walk = half_open()
+    walk.start(run="t0")
+    walk.end(run="t0", cause=Cause.STOPPED)
+    assert not walk.state.trials
+    assert walk.state.successes == 0
+
+
+@pytest.mark.parametrize(("lived", "closed"), [(60 * SECOND - 1, False), (60 * SECOND, True)])
+def test_a_trial_that_lives_long_enough_is_a_success(lived: int, closed: bool) -> None:
+    """A service never exits: three that live for a minute close it."""
+    walk = half_open()
+    for number in range(3):
+        walk.start(run=f"t{number}")
+    walk.pass_span(lived)
+    decision = walk.start(run="next")
+    assert decision.proceeds is closed
+    assert walk.forgot() is closed
+
+
+@pytest.mark.parametrize("cause", [Cause.DONE, Cause.STOPPED])
+def test_a_long_trial_counts_once(cause: Cause) -> None:
+    """A trial that lived long enough and then ended is one success, not two, and being stopped does not undo it."""
+    walk = half_open()
+    walk.start(run="t0")
+    walk.start(run="t1")
+    walk.pass_(60)
+    walk.end(run="t0", cause=cause)
+    assert not walk.forgot()
+    assert walk.state.successes == 1
+    walk.end(run="t1", cause=cause)
+    assert walk.state.successes == 2
+
+
+def test_released_by_a_person() -> None:
+    """A person can close it; to forget one failure is not that."""
+    walk = opened()
+    walk.release(fingerprint="broken")
+    assert not walk.says().proceeds
+    walk.release()
+    assert walk.forgot()

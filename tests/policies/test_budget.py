@@ -1,0 +1,161 @@
+"""Budget: spent + reserved + worst case never goes above the limit."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flyball.core.decision import Verb
+from flyball.core.event import Cause, Step, Work
+from flyball.core.policy import weigh
+from flyball.core.time import DAY, FOREVER
+from flyball.policies.budget import Budget
+from tests.policies.walk import Walk
+
+CENT = 10_000
+"""Of a dollar, in micro-dollars."""
+
+
+def spend(walk: Walk, cents: int, *, used: int | None = None, last: bool = False) -> bool:
+    """A step that may cost so many cents, and then does; whether it was granted."""
+    cost = {"usd": cents * CENT}
+    if not walk.step(cost=cost, last=last).proceeds:
+        return False
+    really = cost if used is None else {"usd": used * CENT}
+    walk.stepped(Work(reserved=cost, used=really))
+    return True
+
+
+def test_the_free_tier() -> None:
+    """0.20 and 0.40 pass; the step that would lead to 0.55 is not begun. (S1-28, S1-34, S1-38)"""
+    walk = Walk(Budget(limit=50 * CENT))
+    assert spend(walk, 20)
+    assert spend(walk, 20)
+    refused = walk.step(cost={"usd": 15 * CENT})
+    assert (refused.verb, refused.codes, refused.until) == (Verb.FINISH, ("cost_budget_exceeded",), FOREVER)
+    assert refused.reasons[0].text == "0.40 USD spent and 0.15 USD reserved of 0.50 USD per run"
+    assert walk.state.spent == 40 * CENT
+    assert walk.state.reserved == 0
+    assert spend(walk, 10)
+
+
+@pytest.mark.parametrize(("cost", "granted"), [(999_999, True), (1_000_000, True), (1_000_001, False)])
+def test_boundary(cost: int, granted: bool) -> None:
+    """To the last micro-dollar, and not one beyond."""
+    assert Walk(Budget()).step(cost={"usd": cost}).proceeds is granted
+
+
+def test_reserved_counts_until_it_is_settled() -> None:
+    """Two steps at once cannot both have the rest; what the first did not need is free again."""
+    walk = Walk(Budget(by="unit"))
+    assert walk.step(cost={"usd": 60 * CENT}).proceeds
+    assert not walk.step(cost={"usd": 60 * CENT}).proceeds
+    walk.stepped(Work(reserved={"usd": 60 * CENT}, used={"usd": 10 * CENT}))
+    assert walk.step(cost={"usd": 60 * CENT}).proceeds
+    assert (walk.state.spent, walk.state.reserved) == (10 * CENT, 60 * CENT)
+
+
+def test_used_up_is_finish() -> None:
+    """When all is spent it ends, even if the next step is free; and whoever uses more than it said is noticed."""
+    walk = Walk(Budget())
+    spend(walk, 100)
+    assert walk.says().verb is Verb.FINISH
+    assert walk.step().verb is Verb.FINISH
+    over = Walk(Budget())
+    over.step(cost={"usd": 1})
+    assert over.stepped(Work(reserved={"usd": 1}, used={"usd": 200 * CENT})).verb is Verb.FINISH
+
+
+def test_kept_back_for_the_last_step() -> None:
+    """Only the step that wraps up may use it, and there is always enough for that one."""
+    walk = Walk(Budget(kept_back=20 * CENT))
+    assert spend(walk, 80)
+    assert not walk.step(cost={"usd": 1}).proceeds
+    assert not walk.step(cost={"usd": 21 * CENT}, last=True).proceeds
+    assert spend(walk, 20, last=True)
+    assert not walk.step(cost={"usd": 1}, last=True).proceeds
+    assert walk.state.spent == 100 * CENT
+
+
+@pytest.mark.parametrize(
+    ("by", "kept"), [("run", False), ("unit", True), ("user", True), ("tree", True), ("fleet", True)]
+)
+@pytest.mark.parametrize("cause", [Cause.DONE, Cause.LOST])
+def test_what_a_dead_run_held(by: str, kept: bool, cause: Cause) -> None:
+    """A run's own budget goes with the run. Otherwise money belongs to the work: what was spent stays spent, and what
+    a dead run had reserved stays reserved until somebody settles it."""
+    walk = Walk(Budget(by=by))
+    spend(walk, 30)
+    walk.step(cost={"usd": 50 * CENT})
+    walk.end(cause=cause)
+    assert walk.forgot() is not kept
+    assert walk.step(cost={"usd": 21 * CENT}).proceeds is not kept
+    if kept:
+        walk.stepped(returned={"usd": 50 * CENT})
+        assert walk.step(cost={"usd": 70 * CENT}).proceeds
+
+
+def test_a_release_forgives_what_was_spent_not_what_is_reserved() -> None:
+    """A person gives it the limit once more; money that is on its way is still on its way."""
+    walk = Walk(Budget(by="unit"))
+    spend(walk, 60)
+    walk.step(cost={"usd": 40 * CENT})
+    walk.release()
+    assert (walk.state.spent, walk.state.reserved) == (0, 40 * CENT)
+    assert not walk.step(cost={"usd": 61 * CENT}).proceeds
+
+
+@pytest.mark.parametrize(("over", "verb"), [(Verb.FINISH, Verb.FINISH), (Verb.WAIT, Verb.WAIT)])
+def test_a_budget_a_day(over: Verb, verb: Verb) -> None:
+    """At midnight UTC it starts anew; a wait is until then, to the microsecond."""
+    walk = Walk(Budget(every=DAY, over=over, by="user"))
+    midnight = (walk.now // DAY + 1) * DAY
+    spend(walk, 100)
+    refused = walk.step(cost={"usd": 1})
+    assert refused.verb is verb
+    assert refused.until == (midnight if over is Verb.WAIT else FOREVER)
+    walk.now = midnight - 1
+    assert not walk.step(cost={"usd": 1}).proceeds
+    walk.now = midnight
+    assert walk.step(cost={"usd": 100 * CENT}).proceeds
+
+
+def test_what_is_reserved_over_midnight_stays_reserved() -> None:
+    """Otherwise a step at midnight could be paid twice; it is spent on the day on which it is reported."""
+    walk = Walk(Budget(every=DAY, by="user"))
+    walk.step(cost={"usd": 70 * CENT})
+    walk.pass_span(DAY)
+    assert not walk.step(cost={"usd": 31 * CENT}).proceeds
+    walk.stepped(Work(reserved={"usd": 70 * CENT}, used={"usd": 70 * CENT}))
+    assert not walk.step(cost={"usd": 31 * CENT}).proceeds
+    assert walk.step(cost={"usd": 30 * CENT}).proceeds
+
+
+def test_other_meters_are_not_its_business() -> None:
+    """A budget of tokens does not count dollars."""
+    walk = Walk(Budget(meter="tokens", limit=100))
+    assert walk.step(cost={"usd": 10**9, "tokens": 100}).proceeds
+    assert "100 tokens reserved of 100 tokens" in Walk(Budget(meter="tokens", limit=100)).step(
+        cost={"tokens": 101}
+    ).reasons[0].text.replace("101", "100")
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 400_000), st.integers(1, 5), st.integers(0, 100), st.booleans()),
+        max_size=30,
+    ),
+    st.sampled_from([0, 150_000]),
+)
+def test_never_above_the_limit(asks: list[tuple[int, int, int, bool]], kept_back: int) -> None:
+    """Whatever is asked for, one step or many, settled or never: spent + reserved stays within the limit."""
+    policy = Budget(kept_back=kept_back, by="unit")
+    walk = Walk(policy)
+    for cost, steps, share, settled in asks:
+        step = Step(unit="shop", run="r", cost={"usd": cost}, steps=steps)
+        outcome = weigh([policy], [walk.state], step, walk.now)
+        walk.state = outcome.changed.get(0, walk.state)
+        assert walk.state.spent + walk.state.reserved <= policy.limit - kept_back
+        if outcome.decision.proceeds and settled:
+            assert isinstance(outcome.event, Step)
+            work = Work(reserved={"usd": cost}, used={"usd": cost * share // 100})
+            walk.stepped(*[work] * outcome.event.steps)

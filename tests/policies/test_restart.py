@@ -1,0 +1,207 @@
+"""Restart: which exits are followed by another run, and how many runs may follow."""
+
+import pytest
+
+from flyball.core.decision import Verb
+from flyball.core.event import Cause
+from flyball.core.time import DAY, FOREVER, HOUR, MINUTE, SECOND
+from flyball.policies.restart import Restart
+from tests.policies.walk import Walk
+
+FLEET = Restart(by="fleet", over=Verb.HOLD, restarts_max=10, row_max=0)
+
+
+def exited(cause: Cause, policy: Restart | None = None) -> Walk:
+    """A unit whose first run has just ended."""
+    walk = Walk(policy or Restart())
+    assert walk.start().proceeds
+    walk.pass_(1).end(cause=cause)
+    return walk
+
+
+@pytest.mark.parametrize(
+    ("cause", "settings", "follows"),
+    [
+        (Cause.ERROR, {}, True),
+        (Cause.TIMEOUT, {}, True),
+        (Cause.LOST, {}, True),
+        (Cause.DONE, {}, False),
+        (Cause.STOPPED, {}, False),
+        (Cause.DONE, {"always": True}, True),
+        (Cause.STOPPED, {"always": True}, False),
+        (Cause.ERROR, {"on_error": False}, False),
+        (Cause.LOST, {"on_error": False}, False),
+        (Cause.TIMEOUT, {"on_error": False}, True),
+        (Cause.TIMEOUT, {"on_timeout": False}, False),
+        (Cause.STARVED, {"on_starved": True}, True),
+    ],
+    ids=repr,
+)
+def test_what_is_restarted(cause: Cause, settings: dict[str, bool], follows: bool) -> None:
+    """Errors and timeouts are, done and stopped are not, and the switches are obeyed. (S3-02, S3-04, S3-18, S3-19)"""
+    walk = exited(cause, Restart(**settings))  # type: ignore[arg-type]  # switches by name
+    assert walk.says().proceeds is follows
+    again = walk.start(again=True)
+    assert again.proceeds is follows
+    if not follows:
+        assert (again.verb, again.codes) == (Verb.FINISH, (f"ended_{cause}",))
+        assert walk.start().proceeds, "a person may run it again at any time"
+
+
+@pytest.mark.parametrize(("after", "again"), [(0, False), (5 * MINUTE - 1, False), (5 * MINUTE, True)])
+def test_starved_waits_for_its_resource(after: int, again: bool) -> None:
+    """A restart before the wait is over is refused, and not only advised against; a person may start it. (S3-20)"""
+    walk = exited(Cause.STARVED)
+    assert walk.says().codes == ("starved",)
+    assert walk.says().until == walk.now + 5 * MINUTE
+    walk.pass_span(after)
+    before = walk.state
+    assert walk.start(again=True).proceeds is again
+    if not again:
+        assert walk.state == before
+        assert walk.start().proceeds
+
+
+def crash(walk: Walk, times: int, gap: int = SECOND) -> None:
+    """Restart and fail so often."""
+    for _ in range(times):
+        walk.pass_span(gap)
+        assert walk.start(again=True).proceeds
+        walk.fail()
+
+
+def test_ten_restarts_an_hour() -> None:
+    """The 11th waits until the first of them is an hour old, and then goes. (S3-14, S3-31)"""
+    walk = exited(Cause.ERROR)
+    first = walk.now + SECOND
+    crash(walk, 10)
+    assert walk.says().codes == ("too_many_restarts",)
+    refused = walk.start(again=True)
+    assert (refused.verb, refused.until) == (Verb.WAIT, first + HOUR + 1)
+    walk.now = refused.until - 1
+    assert not walk.start(again=True).proceeds
+    walk.now = refused.until
+    assert walk.start(again=True).proceeds
+
+
+def test_old_restarts_do_not_count() -> None:
+    """Two that are hours old leave room for ten."""
+    walk = exited(Cause.ERROR)
+    crash(walk, 2)
+    walk.pass_span(2 * HOUR)
+    crash(walk, 10)
+    assert not walk.start(again=True).proceeds
+
+
+def test_a_first_start_is_no_restart() -> None:
+    """Starts that somebody asks for after a clean end are not counted."""
+    walk = Walk(Restart(restarts_max=1))
+    for _ in range(20):
+        assert walk.start().proceeds
+        walk.end()
+
+
+def test_fifty_in_a_row() -> None:
+    """After 51 failing runs in a row it is held, whatever the errors: the first one and 50 restarts."""
+    walk = exited(Cause.ERROR)
+    for number in range(50):
+        assert walk.says().verb is not Verb.HOLD
+        walk.pass_span(HOUR)
+        assert walk.start(again=True).proceeds
+        walk.fail(kind=f"k{number}", cause=(Cause.ERROR, Cause.TIMEOUT, Cause.STARVED, Cause.LOST)[number % 4])
+    assert walk.says().verb is Verb.HOLD
+    assert "restarts_in_a_row" in walk.says().codes
+    assert walk.start().verb is Verb.HOLD
+
+
+@pytest.mark.parametrize("cause", [Cause.DONE, Cause.STOPPED, Cause.ERROR])
+def test_held_stays_held(cause: Cause) -> None:
+    """No exit and no time leaves it; a person does, or a change."""
+    walk = exited(Cause.ERROR, Restart(row_max=2))
+    crash(walk, 2, gap=HOUR)
+    walk.end(cause=cause)
+    walk.pass_span(2 * DAY)
+    walk.end(cause=Cause.DONE)
+    assert walk.says().verb is Verb.HOLD
+    walk.revise("b")
+    assert walk.forgot()
+
+
+@pytest.mark.parametrize(("cause", "row"), [(Cause.DONE, 0), (Cause.STOPPED, 3)])
+def test_a_success_ends_the_row(cause: Cause, row: int) -> None:
+    """Being stopped is no success."""
+    walk = exited(Cause.ERROR)
+    crash(walk, 2)
+    walk.start()
+    walk.end(cause=cause)
+    assert walk.state.row == row
+
+
+@pytest.mark.parametrize(("uptime", "row"), [(DAY - 1, 2), (DAY, 1)])
+def test_a_day_of_lived_time_ends_the_row(uptime: int, row: int) -> None:
+    """Lived, not waited."""
+    walk = exited(Cause.ERROR)
+    walk.pass_span(3 * DAY)
+    walk.start(again=True)
+    walk.pass_span(uptime)
+    walk.fail()
+    assert walk.state.row == row
+
+
+def test_over_hold_by_unit_stands() -> None:
+    """Where too many are answered with a hold, the hold does not pass with the window: a person leaves it."""
+    walk = exited(Cause.ERROR, Restart(over=Verb.HOLD, restarts_max=2))
+    crash(walk, 2)
+    assert walk.says().verb is Verb.HOLD
+    walk.pass_span(9 * HOUR)
+    assert walk.end(cause=Cause.DONE).verb is Verb.HOLD
+    for again in (True, False):
+        assert walk.start(again=again).verb is Verb.HOLD
+    assert "all 2 restarts of this unit within 1 h were used up" in walk.says().reasons[-1].text
+    walk.release()
+    assert walk.forgot()
+
+
+def test_the_fleet_is_held() -> None:
+    """So many restarts an hour over all units; the next failing exit holds the fleet until a person looks. (S3-32)"""
+    walk = Walk(FLEET)
+    for number in range(10):
+        assert walk.start(f"u{number}", again=True).proceeds
+    assert walk.says().proceeds
+    walk.end("u0", cause=Cause.DONE)
+    assert walk.says().proceeds
+    decision = walk.fail("u1")
+    assert (decision.verb, decision.until, decision.codes) == (Verb.HOLD, FOREVER, ("too_many_restarts",))
+    walk.pass_span(DAY)
+    walk.end("u2", cause=Cause.DONE)
+    assert walk.start("anyone").verb is Verb.HOLD
+    walk.release(scope="unit")
+    walk.revise("b")
+    assert walk.says().verb is Verb.HOLD
+    walk.release()
+    assert walk.forgot()
+
+
+def test_the_fleet_over_the_limit_at_a_start() -> None:
+    """The start that would be one too many is refused, even if nothing failed in between."""
+    walk = Walk(FLEET)
+    for number in range(10):
+        walk.start(f"u{number}", again=True)
+    assert walk.start("next", again=True).verb is Verb.HOLD
+
+
+def test_large_limits_are_bounded() -> None:
+    """A thousand restarts an hour are counted in a bounded window."""
+    walk = Walk(Restart(by="fleet", over=Verb.HOLD, restarts_max=1_000, row_max=0))
+    granted = 0
+    while walk.start(f"u{granted}", again=True).proceeds:
+        granted += 1
+        walk.pass_span(SECOND)
+    assert granted == 1_000
+    assert len(walk.state.restarts) <= 129
+
+
+def test_no_restarts_at_all() -> None:
+    """With a limit of 0 the wait has no end: one that is over already would be asked for ever."""
+    walk = exited(Cause.ERROR, Restart(restarts_max=0))
+    assert walk.says().until == FOREVER

@@ -1,0 +1,217 @@
+"""Stall: an agent that goes round in circles is told, then refused the repeated call, then stopped."""
+
+import pytest
+
+from flyball.core.decision import Verb
+from flyball.core.event import Cause, Work
+from flyball.core.time import FOREVER, MINUTE, SECOND
+from flyball.policies.stall import Stall
+from tests.policies.walk import Walk
+
+
+def work(text: str) -> Work:
+    """`c:r` is a call and its result, `c!r` one whose result is an error; `c` a call without a result."""
+    if "!" in text:
+        call, result = text.split("!")
+        return Work(call=call, result=result, error=True)
+    call, _, result = text.partition(":")
+    return Work(call=call, result=result)
+
+
+def after(*texts: str, policy: Stall | None = None) -> Walk:
+    """An agent that made these steps."""
+    walk = Walk(policy or Stall())
+    for text in texts:
+        walk.stepped(work(text))
+    return walk
+
+
+@pytest.mark.parametrize(
+    ("texts", "score"),
+    [
+        (["a:1"], 0),
+        (["a:1", "a:1"], 2),
+        (["a:1", "b:2", "a:1"], 2),
+        (["a:1", "a:2"], 0),
+        (["a:1", "a:1", "a:2"], 2),
+        (["a:1", "a:1", "b:1"], 0),
+        (["a!x", "b!x"], 1),
+        (["a!x", "b!x", "c!x"], 2),
+        (["a!x", "b!y"], 0),
+        (["a:x", "b!x"], 0),
+        (["a:1", "a:1", "a:1"], 4),
+        (["a:1", "a:1", "a:1", "b:2", "c:3"], 0),
+    ],
+    ids=str,
+)
+def test_the_score(texts: list[str], score: int) -> None:
+    """+2 for a known pair, +1 for a new call with a known error, 0 for a known call with a new result, -2 for new
+    ground, and never below 0."""
+    assert after(*texts).state.score == score
+
+
+def test_a_new_world_is_new_ground() -> None:
+    """A repeated call that changed the world did something; a world that was seen before does not count."""
+    walk = after("a:1", "a:1")
+    walk.stepped(Work(call="a", result="1", world="w1"))
+    assert walk.state.score == 0
+    walk.stepped(Work(call="a", result="1", world="w1"))
+    assert walk.state.score == 2
+
+
+@pytest.mark.parametrize(
+    ("texts", "score", "verb", "codes"),
+    [
+        (("a:1", "x!e", "a:1", "y!e"), 3, Verb.PROCEED, ()),
+        (("a:1", "b:1", "a:1", "b:1"), 4, Verb.PROCEED, ("repeating",)),
+        (("a:1", "x!e", "a:1", "y!e", "a:1"), 5, Verb.WAIT, ("repeated_call",)),
+        (("a:1", "b:1", "a:1", "b:1", "a:1"), 6, Verb.STOP, ("going_in_circles",)),
+    ],
+)
+def test_nudge_refuse_stop(texts: tuple[str, ...], score: int, verb: Verb, codes: tuple[str, ...]) -> None:
+    """Told at 4, refused the repeated call at 5, stopped at 6."""
+    walk = after(*texts)
+    assert walk.state.score == score
+    decision = walk.step(call="a")
+    assert (decision.verb, decision.codes) == (verb, codes)
+
+
+def test_at_five_only_the_repeated_call_is_refused() -> None:
+    """Another call is not; the refusal has no end and leaves no trace."""
+    walk = after("a:1", "x!e", "a:1", "y!e", "a:1")
+    assert walk.state.score == 5
+    before = walk.state
+    refused = walk.step(call="a")
+    assert (refused.verb, refused.until, refused.codes) == (Verb.WAIT, FOREVER, ("repeated_call",))
+    assert walk.state == before
+    assert walk.step(call="new").proceeds
+
+
+def test_an_agent_that_insists_is_stopped() -> None:
+    """Refusing alone does not stop an agent: the refusal is reported back as a step, and counts."""
+    walk = after("a:1", "x!e", "a:1", "y!e", "a:1")
+    assert walk.step(call="a").verb is Verb.WAIT
+    assert walk.stepped(Work(call="a", result="refused", refused=True)).verb is Verb.STOP
+
+
+def test_a_cautious_profile() -> None:
+    """It stops at 8."""
+    walk = after("a:1", "b:1", "a:1", "b:1", "a:1", policy=Stall(stop_at=8, repeats_max=9))
+    assert walk.state.score == 6
+    assert walk.says().proceeds
+    assert walk.stepped(work("b:1")).verb is Verb.STOP
+
+
+@pytest.mark.parametrize("period", [1, 2, 3, 7, 40])
+def test_circles_of_any_period(period: int) -> None:
+    """With results it is found after three repeats at the latest (the score is often sooner), and it says where the
+    circle began."""
+    walk = Walk(Stall(nudge_at=900, refuse_at=900, stop_at=900))
+    begin = 4
+    for number in range(begin - 1):
+        walk.stepped(work(f"before{number}:x"))
+    for number in range(4 * period):
+        assert walk.says().proceeds
+        walk.stepped(work(f"c{number % period}:r"))
+    decision = walk.says()
+    assert decision.verb is Verb.STOP
+    assert f"since step {begin} " in decision.reasons[0].text
+
+
+@pytest.mark.parametrize(("repeats", "stopped"), [(4, False), (5, True)])
+def test_without_results_five_repeats(repeats: int, stopped: bool) -> None:
+    """Calls alone say less: they are given five."""
+    walk = after("a", *["a"] * repeats)
+    assert (walk.says().verb is Verb.STOP) is stopped
+    assert walk.state.score == 0
+
+
+def test_a_circle_that_is_left_is_none() -> None:
+    """One step of new ground, and it starts anew."""
+    walk = Walk(Stall(nudge_at=900, refuse_at=900, stop_at=900))
+    for _ in range(9):
+        for text in ("a:1", "a:1", "a:1"):
+            walk.stepped(work(text))
+        walk.stepped(work(f"new{walk.state.step}:x"))
+        assert walk.says().proceeds
+
+
+@pytest.mark.parametrize(("times", "verb", "codes"), [(3, Verb.PROCEED, ()), (4, Verb.PROCEED, ("repeating",))])
+def test_the_same_error_nudges(times: int, verb: Verb, codes: tuple[str, ...]) -> None:
+    """The same error four times, across different calls, is a reason to say so."""
+    walk = Walk(Stall(nudge_at=900, refuse_at=900, stop_at=900))
+    for number in range(times):
+        decision = walk.stepped(work(f"c{number}!e"))
+    assert (decision.verb, decision.codes) == (verb, codes)
+
+
+@pytest.mark.parametrize(("times", "stopped"), [(7, False), (8, True)])
+def test_the_same_error_stops(times: int, stopped: bool) -> None:
+    """And eight times to stop; another result in between starts it anew."""
+    for between, expected in ((False, stopped), (True, False)):
+        walk = Walk(Stall(nudge_at=900, refuse_at=900, stop_at=900))
+        for number in range(times):
+            walk.stepped(work(f"c{number}!e"))
+            if between and number == 3:
+                walk.stepped(work("fine:x"))
+        assert (walk.says().verb is Verb.STOP) is expected
+
+
+def test_a_person_who_says_something_new() -> None:
+    """The score is 0 then, but what was seen stays seen."""
+    walk = after("a:1", "a:1", "a:1")
+    walk.stepped(heard=True)
+    assert walk.state.score == 0
+    walk.stepped(work("a:1"))
+    assert walk.state.score == 2
+
+
+def poll(walk: Walk, result: str = "pending") -> Verb:
+    """One more look at something that is waited for."""
+    return walk.stepped(Work(call="status", result=result, polling=True)).verb
+
+
+@pytest.mark.parametrize(("lasted", "stopped"), [(30 * MINUTE, False), (30 * MINUTE + 1, True)])
+def test_polling_has_a_time_budget_instead(lasted: int, stopped: bool) -> None:
+    """However often; half an hour without anything new is too long."""
+    walk = Walk(Stall())
+    for _ in range(500):
+        assert poll(walk) is Verb.PROCEED
+    walk.pass_span(lasted)
+    assert (poll(walk) is Verb.STOP) is stopped
+    assert (walk.step(call="x").codes == ("polled_too_long",)) is stopped
+
+
+def test_news_starts_the_time_anew() -> None:
+    """A result that was not seen before is something new."""
+    walk = Walk(Stall())
+    for number in range(10):
+        poll(walk, f"{number} %")
+        walk.pass_span(20 * MINUTE)
+    assert walk.says().proceeds
+
+
+@pytest.mark.parametrize(
+    "texts", [("a:1",), ("a:1", "b:1", "a:1", "b:1"), ("a:1", "x!e", "a:1", "y!e", "a:1")], ids=str
+)
+def test_a_bad_score_does_not_make_polling_free(texts: tuple[str, ...]) -> None:
+    """The time budget holds whatever the score was before."""
+    walk = after(*texts)
+    poll(walk)
+    walk.pass_span(30 * MINUTE + SECOND)
+    assert poll(walk) is Verb.STOP
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_goes_with_the_run(cause: Cause) -> None:
+    """The next run has not repeated anything yet."""
+    walk = after("a:1", "a:1")
+    walk.end(cause=cause)
+    assert walk.forgot()
+
+
+def test_steps_within_an_allowance_are_dated_back() -> None:
+    """Reported together, they count from when they were made."""
+    walk = Walk(Stall(polling_max=MINUTE))
+    first, second = (Work(call="status", result="pending", polling=True, ago=ago) for ago in (2 * MINUTE, 0))
+    assert walk.stepped(first, second).verb is Verb.STOP
