@@ -48,6 +48,7 @@ bench: $(VENV)/dev $(VENV)/bench
 	$(BIN)/python -m bench
 
 docs: $(VENV)/docs
+	$(BIN)/python tools/settings_reference.py
 	$(BIN)/mkdocs build --quiet --strict
 
 clean:

@@ -163,22 +163,22 @@ def hand_over(times: int) -> None:
 
 def large(folder: Path) -> list[Row]:
     """The cost in a store that has grown, and of opening it."""
-    path, times = folder / "large", 200
+    path, times = folder / "large", 700  # so many that every round has its checkpoints
     fill(path)
     took = best_of(lambda: SqliteStore(path, journal_max=2 * ENTRIES).close(), 3)
     grown, empty = SqliteStore(path, journal_max=2 * ENTRIES), SqliteStore(folder / "empty")
     rounds = {"n": 0}
 
-    def calls(store: SqliteStore, spread: int) -> Callable[[], None]:
+    def calls(store: SqliteStore) -> Callable[[], None]:
         def run() -> None:
             for _ in range(times):
                 rounds["n"] += 1
-                unit = rounds["n"] * 7919 % spread
+                unit = rounds["n"] * 7919 % UNITS
                 store.transact([key(unit, policy) for policy in range(POLICIES)], drafter(unit))
 
         return run
 
-    mine, peer = (took / times * 1e6 for took in best_of_each([calls(grown, UNITS), calls(empty, UNITS)], 9))
+    mine, peer = (took / times * 1e6 for took in best_of_each([calls(grown), calls(empty)]))
     grown.close()
     empty.close()
     name = f"transact at {UNITS:,} x {POLICIES} states, {ENTRIES:,} entries"
@@ -209,11 +209,11 @@ def fairness(folder: Path) -> tuple[Row, list[int]]:
     context = multiprocessing.get_context("spawn")
     path, count, lasts = folder / "fair", 4, 2.0
     SqliteStore(path).close()
-    start, results = context.Barrier(count), context.SimpleQueue()
+    start, results = context.Barrier(count), context.Queue()
     processes = [context.Process(target=_busy, args=(path, place, lasts, start, results)) for place in range(count)]
     for process in processes:
         process.start()
-    commits = sorted(results.get() for _ in processes)
+    commits = sorted(results.get(timeout=60) for _ in processes)
     for process in processes:
         process.join()
     fewest, most = commits[0], commits[-1]

@@ -172,9 +172,9 @@ class Governor:
         if not records:
             return docket.resting
         states = list(docket.resting)
-        for place, key in enumerate(docket.keys):
-            data = records.get(key)
-            if data is None or key is docket.refused:
+        for key, data in records.items():
+            place = docket.places.get(key)
+            if place is None:
                 continue
             known = decoded.get(key)
             if known is not None and known[0] is data:

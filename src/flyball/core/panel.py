@@ -22,6 +22,8 @@ class Docket(NamedTuple):
 
     policies: Sequence[AnyPolicy]
     keys: Sequence[Key]
+    places: Mapping[Key, int]
+    """Which of them a key belongs to."""
     initials: Sequence[State]
     resting: Sequence[State | None]
     """What `weigh` takes for those with nothing stored: None, or the initial state where the event can wake them."""
@@ -90,10 +92,11 @@ class Panel:
                 keys.append(Key(policy.name, policy.by, subject))
                 initials.append(initial)
                 resting.append(initial if policy.wakes(event) else None)
+        places = {key: place for place, key in enumerate(keys)}
         refused = Key(REFUSED, "unit", event.unit) if isinstance(event, Request) else None
         if refused is not None:
             keys.append(refused)
-        return Docket(policies, keys, initials, resting, type(event).__name__.lower(), refused)
+        return Docket(policies, keys, places, initials, resting, type(event).__name__.lower(), refused)
 
 
 def _subject(by: str, event: Event) -> str | None:
