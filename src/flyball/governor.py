@@ -102,7 +102,7 @@ class Governor:
     def look(self, event: Event) -> Decision:
         """What `submit` would answer now. Leaves no trace."""
         case = _Case(self, event)
-        case.draft(self.store.read(case.docket.keys))
+        case.weigh(self.store.read(case.docket.keys))
         return case.decision
 
     def opinions(self, event: Event) -> Sequence[tuple[AnyPolicy, State, Decision]]:
@@ -204,7 +204,12 @@ class _Case:
         self.sync = type(event) not in UNSYNCED
 
     def draft(self, snapshot: Snapshot) -> Draft | None:
-        """Pure but for the clock: weigh the event on the stored states."""
+        """What the store is to write: pure but for the clock."""
+        outcome, now = self.weigh(snapshot)
+        return self._draft_of(outcome, snapshot, now)
+
+    def weigh(self, snapshot: Snapshot) -> tuple[Outcome, Instant]:
+        """Weigh the event on the stored states."""
         governor = self.governor
         now = governor.clock.now()
         if now < snapshot.at:
@@ -214,7 +219,7 @@ class _Case:
         self.decision = outcome.decision
         for fault in outcome.faults:
             log.error("a policy failed on %s of %s:\n%s", type(self.event).__name__, self.event.unit, fault)
-        return self._draft_of(outcome, snapshot, now)
+        return outcome, now
 
     def _draft_of(self, outcome: Outcome, snapshot: Snapshot, now: Instant) -> Draft | None:
         docket, decision = self.docket, outcome.decision

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from flyball.core.event import Event, Exited, Request
 from flyball.core.policy import AnyPolicy, Key, State, hears
 
-DOCKETS_MAX: Final = 4_096
-"""Dockets kept ready. More than this and all are made anew: a bound, not a tuning knob."""
+DOCKETS_MAX: Final = 1_024
+"""Dockets kept ready, about 3 kB each. More than this and all are made anew, which takes a few microseconds each."""
 
 
 REFUSED: Final = "refused"

@@ -127,13 +127,11 @@ def weigh(policies: Sequence[AnyPolicy], states: Sequence[State | None], event: 
             continue
         if answer is not PROCEED:
             decision |= answer
+    if event.asks and decision.verb:
+        changed = {}
     allowance = None
-    if event.asks:
-        if not decision.proceeds:
-            changed = {}
-        elif type(event) is Step and event.steps > 1:
-            granted = {meter: amount * event.steps for meter, amount in event.cost.items()}
-            allowance = Allowance(event.steps, granted)
+    if type(event) is Step and event.steps > 1 and not decision.verb:
+        allowance = Allowance(event.steps, {meter: amount * event.steps for meter, amount in event.cost.items()})
     if decision.allowance is not allowance:
         decision = Decision(decision.verb, decision.until, decision.reasons, allowance)
     return Outcome(decision, changed, faults, event)

@@ -53,9 +53,9 @@ class Exclusive:
 
     def evolve(self, state: State, event: Event, now: Instant) -> State:
         match event:
-            case Start() if event.run in state.runs:
-                return State(state.runs, twice=True)
             case Start():
+                if event.run in state.runs:
+                    return State(state.runs, twice=True)
                 live = Live(later(now, self.lease), event.holder, dict(event.labels))
                 return State({**state.runs, event.run: live})
             case Exited() if event.run in state.runs:
