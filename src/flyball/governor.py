@@ -5,17 +5,20 @@ holder of both a clock and a store. It has no listeners: who wants to know what 
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Final, Protocol
+
+import msgspec
 
 from flyball.core.codec import decode_state, encode, encode_body
 from flyball.core.decision import PROCEED, Decision, Verb
 from flyball.core.event import Beat, Booted, Cause, Event, Exited, Stepped
 from flyball.core.failure import FINGERPRINT_VERSION, fingerprint
 from flyball.core.panel import Docket, Panel
-from flyball.core.policy import AnyPolicy, Key, Outcome, State, weigh
+from flyball.core.policy import AnyPolicy, Key, Outcome, State, Unreadable, answer_of, weigh
 from flyball.core.time import Instant
 from flyball.policies.exclusive import Exclusive, Live
 from flyball.policies.exclusive import State as Leases
@@ -48,21 +51,19 @@ class SystemClock:
     """The machine's clock, which never runs back: while it is behind, time goes on by the monotonic clock."""
 
     def __init__(self) -> None:
-        self._last = 0
-        self._last_steady = 0
+        self._last = (0, 0)
+        """The latest reading, and what the monotonic clock said then: one value, so that threads see both or none."""
 
     def now(self) -> Instant:
-        wall = time.time_ns() // 1000
-        if wall < self._last:
-            wall = self._last + (time.monotonic_ns() // 1000 - self._last_steady)
-            wall = max(wall, self._last)
-        self._last, self._last_steady = wall, time.monotonic_ns() // 1000
-        return wall
+        last, then = self._last
+        steady = time.monotonic_ns() // 1000
+        now = max(time.time_ns() // 1000, last + steady - then)
+        self._last = (now, steady)
+        return now
 
     def catch_up(self, instant: Instant) -> Instant:
-        now = self.now()
-        if now < instant:
-            self._last = now = instant
+        now = max(self.now(), instant)
+        self._last = (now, self._last[1])
         return now
 
 
@@ -89,10 +90,19 @@ class Governor:
         case = _Case(self, event)
         answer: Future[Decision] = Future()
 
+        def again() -> None:
+            try:
+                answer.set_result(self.submit(event))
+            except BaseException as error:  # noqa: BLE001 - the future carries it to whoever asks
+                answer.set_exception(error)
+
         def committed(future: "Future[Entry | None]") -> None:
             error = future.exception()
             if error is not None:
                 answer.set_exception(error)
+            elif "already_running" in case.decision.codes:
+                # Perhaps nobody will ever report that other run. To find out takes the store, whose thread this is.
+                threading.Thread(target=again, daemon=True).start()
             else:
                 answer.set_result(case.decision)
 
@@ -113,7 +123,7 @@ class Governor:
         opinions = []
         for place, stored in enumerate(self.states_in(docket, snapshot)):
             policy, state = docket.policies[place], docket.initials[place] if stored is None else stored
-            opinions.append((policy, state, policy.decide(state, now)))
+            opinions.append((policy, state, answer_of(policy, state, now)))
         return opinions
 
     def boot(self, holder: str, *, units: int = 0, gone: Callable[[str], bool] | None = None) -> Decision:
@@ -179,9 +189,13 @@ class Governor:
             known = decoded.get(key)
             if known is not None and known[0] is data:
                 states[place] = known[1]
-            else:
-                states[place] = state = decode_state(type(docket.initials[place]), data)
-                self.remember(key, data, state)
+                continue
+            try:
+                state = decode_state(type(docket.initials[place]), data)
+            except msgspec.MsgspecError as error:
+                state = Unreadable(f"{key.policy} by {key.by} of {key.subject!r}: {error}")
+            self.remember(key, data, state)
+            states[place] = state
         return states
 
     def remember(self, key: Key, data: bytes, state: State) -> None:

@@ -50,7 +50,7 @@ def keys(event: Event, panel: Panel | None = None) -> set[Key]:
                 Key("storm", "fleet", ""),
                 Key("manual", "unit", "u"),
                 Key("manual", "fleet", ""),
-                Key(REFUSED, "unit", "u"),
+                Key(REFUSED, "start", "u"),
             },
         ),
         (
@@ -61,7 +61,7 @@ def keys(event: Event, panel: Panel | None = None) -> set[Key]:
                 Key("manual", "unit", "u"),
                 Key("manual", "fleet", ""),
                 Key("revision", "unit", "u"),
-                Key(REFUSED, "unit", "u"),
+                Key(REFUSED, "revise", "u"),
             },
         ),
     ],

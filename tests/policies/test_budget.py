@@ -159,3 +159,18 @@ def test_never_above_the_limit(asks: list[tuple[int, int, int, bool]], kept_back
             assert isinstance(outcome.event, Step)
             work = Work(reserved={"usd": cost}, used={"usd": cost * share // 100})
             walk.stepped(*[work] * outcome.event.steps)
+
+
+def test_wrapping_up_for_nothing_is_always_granted() -> None:
+    """With everything spent, a last step that costs nothing may still be made."""
+    walk = Walk(Budget())
+    spend(walk, 100)
+    assert walk.step(last=True).proceeds
+
+
+def test_to_forget_a_failure_forgives_no_money() -> None:
+    """A release that names one failure is not about money."""
+    walk = Walk(Budget(by="unit"))
+    spend(walk, 60)
+    walk.release(fingerprint="broken")
+    assert walk.state.spent == 60 * CENT

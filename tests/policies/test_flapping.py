@@ -40,6 +40,7 @@ def fed(*exits: tuple[int, float], policy: Flapping | None = None) -> tuple[Walk
         ([*((1, n) for n in range(7)), (0, 8)], HALTED, 5),
         ([(1, 0), (1, 1), (1, 2), (0, 3)], PROCEEDS, 0),
         ([(1, 0), (1, 1), (1, 2), (1, 120)], TWO, 0),
+        ([(1, 0), (1, 1), (0, 2), (1, 3)], THIRTY, 1),
         ([(1, 0), (1, 110), (1, 120)], TWO, 0),
     ],
     ids=str,
@@ -166,3 +167,11 @@ def test_clean_exits_only_are_forgotten() -> None:
         walk.start()
         walk.end()
     assert walk.forgot()
+
+
+@pytest.mark.parametrize(("uptime", "short"), [(MINUTE - 1, True), (MINUTE, False)])
+def test_how_short_is_short(uptime: int, short: bool) -> None:
+    """A clean exit within a window of its start counts as failing; one at its end does not."""
+    walk = Walk(Flapping(clean_counts=True))
+    walk.start()
+    assert walk.pass_span(uptime).end().proceeds is not short

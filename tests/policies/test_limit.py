@@ -146,3 +146,11 @@ def test_a_start_is_no_resume_but_a_resume_is_a_start() -> None:
         Verb.PROCEED,
         Verb.FINISH,
     ]
+
+
+def test_a_report_of_single_steps_counts_nothing() -> None:
+    """They were counted when they were asked for."""
+    walk = Walk(Limit())
+    walk.step()
+    walk.stepped(Work())
+    assert walk.state.count == 1

@@ -131,3 +131,17 @@ def test_what_was_granted_to_a_dead_run_passes_with_the_window() -> None:
     assert granted(walk, 99) == 99
     assert walk.step("any").verb is Verb.STOP
     assert walk.pass_span(MINUTE + 1).step("any").proceeds
+
+
+def test_an_exit_forgets_nothing_within_the_window() -> None:
+    """Steps that are exactly 60 s old still count after an exit."""
+    walk = stepped(99, gap=0)
+    walk.pass_span(MINUTE).end()
+    assert walk.step("click:rule").verb is Verb.STOP
+
+
+def test_to_forget_a_failure_forgets_no_steps() -> None:
+    """A release that names one failure is not about loops."""
+    walk = stepped(99)
+    walk.release(fingerprint="broken")
+    assert walk.step("click:rule").verb is Verb.STOP

@@ -74,3 +74,21 @@ def test_a_change_does_not_take_it_back() -> None:
     walk.hold()
     walk.revise("b")
     assert walk.says().verb is Verb.HOLD
+
+
+def test_the_latest_of_equal_orders_stands() -> None:
+    """Whoever orders the same again says why it stands now."""
+    walk = Walk(Manual())
+    walk.hold(by="ann", note="first")
+    walk.hold(by="bob", note="second")
+    assert walk.says().reasons[0].text == "paused by bob: second"
+
+
+@pytest.mark.parametrize(("verb", "granted"), [(Verb.FINISH, True), (Verb.STOP, False), (Verb.HOLD, False)])
+def test_who_is_told_to_finish_may_wrap_up(verb: Verb, granted: bool) -> None:
+    """The step that wraps up is granted, and no other; who is stopped or held has none."""
+    walk = Walk(Manual())
+    walk.hold(verb=verb)
+    assert not walk.step().proceeds
+    assert walk.step(last=True).proceeds is granted
+    assert not walk.step().proceeds

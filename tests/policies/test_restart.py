@@ -205,3 +205,30 @@ def test_no_restarts_at_all() -> None:
     """With a limit of 0 the wait has no end: one that is over already would be asked for ever."""
     walk = exited(Cause.ERROR, Restart(restarts_max=0))
     assert walk.says().until == FOREVER
+
+
+def test_a_start_by_a_person_after_a_failure_counts_too() -> None:
+    """Who starts a failing unit by hand again and again is slowed down likewise; after a clean end it is no restart."""
+    walk = exited(Cause.ERROR, Restart(restarts_max=2))
+    for _ in range(2):
+        assert walk.start().proceeds
+        walk.fail()
+    assert walk.start().verb is Verb.WAIT
+
+
+def test_a_success_at_the_limit_of_the_row() -> None:
+    """As long as it is not held, a success ends the row, even at the last chance."""
+    walk = exited(Cause.ERROR, Restart(row_max=2))
+    crash(walk, 1)
+    walk.start(again=True)
+    walk.end()
+    assert walk.state.row == 0
+
+
+@pytest.mark.parametrize(("cause", "held"), [(Cause.DONE, True), (Cause.STOPPED, False)])
+def test_held_only_where_another_run_would_follow(cause: Cause, held: bool) -> None:
+    """A service that is restarted after clean exits too is held at one too many; one that was stopped is not."""
+    walk = exited(Cause.DONE, Restart(over=Verb.HOLD, restarts_max=1, always=True))
+    assert walk.start(again=True).proceeds
+    walk.end(cause=cause)
+    assert (walk.says().verb is Verb.HOLD) is held

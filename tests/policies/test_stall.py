@@ -64,6 +64,7 @@ def test_a_new_world_is_new_ground() -> None:
     [
         (("a:1", "x!e", "a:1", "y!e"), 3, Verb.PROCEED, ()),
         (("a:1", "b:1", "a:1", "b:1"), 4, Verb.PROCEED, ("repeating",)),
+        (("a:1", "x!e", "a:1", "y!e", "z!e"), 4, Verb.PROCEED, ("repeating",)),
         (("a:1", "x!e", "a:1", "y!e", "a:1"), 5, Verb.WAIT, ("repeated_call",)),
         (("a:1", "b:1", "a:1", "b:1", "a:1"), 6, Verb.STOP, ("going_in_circles",)),
     ],

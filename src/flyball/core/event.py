@@ -9,6 +9,7 @@ from math import isfinite
 from typing import ClassVar, Final
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from flyball.core.decision import Verb
 from flyball.core.time import Span
@@ -17,6 +18,13 @@ Amounts = Mapping[str, int]
 """How much of each meter. Money is in millionths of its unit (`usd`: micro-dollars); tokens are counted whole."""
 
 NOTHING: Final[Amounts] = {}
+
+NAME_MAX: Final = 200
+"""Characters of an error's name, a pattern or a fingerprint: they are kept in states, which are written again and
+again."""
+
+NOTE_MAX: Final = 2_000
+"""Characters of what a person adds to an order."""
 
 DETAIL_MAX: Final = 16_384
 """Characters of a stack trace or of last lines that are kept with an exit: enough for the frames that matter."""
@@ -82,6 +90,13 @@ class Step(Request, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower
     last: bool = False
     """The step that wraps up: it may use what was kept back for it."""
 
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            force_setattr(self, "steps", 1)
+        if self.cost:
+            _not_below_nothing(self, "cost")
+        _cut(self, NAME_MAX, "pattern", "call")
+
 
 class Revise(Request, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
     """The unit's definition changed: may that clear its failures?"""
@@ -118,7 +133,10 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.gauges and not all(isfinite(reading) for reading in self.gauges.values()):
             # A reading that is no number says nothing, and JSON has no word for it.
             readings = {name: reading for name, reading in self.gauges.items() if isfinite(reading)}
-            msgspec.structs.force_setattr(self, "gauges", readings)
+            force_setattr(self, "gauges", readings)
+        if self.reserved or self.used:
+            _not_below_nothing(self, "reserved", "used")
+        _cut(self, NAME_MAX, "pattern", "call", "result", "world")
 
 
 class Stepped(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
@@ -153,7 +171,12 @@ class Exited(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower
     code: int | None = None
     signal: int | None = None
     detail: str = ""
-    """Stack trace or last lines, cut to DETAIL_MAX."""
+    """Stack trace or last lines. Of a longer one the end is kept: that is where it says what happened."""
+
+    def __post_init__(self) -> None:
+        _cut(self, NAME_MAX, "error", "fingerprint")
+        if len(self.detail) > DETAIL_MAX:
+            force_setattr(self, "detail", self.detail[-DETAIL_MAX:])
 
 
 class Booted(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
@@ -174,6 +197,10 @@ class Held(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
     by: str = ""
     note: str = ""
 
+    def __post_init__(self) -> None:
+        _cut(self, NAME_MAX, "by")
+        _cut(self, NOTE_MAX, "note")
+
 
 class Released(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
     """A person took a hold back, or made a policy forget."""
@@ -186,12 +213,30 @@ class Released(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.low
     by: str = ""
     note: str = ""
 
+    def __post_init__(self) -> None:
+        _cut(self, NAME_MAX, "by", "fingerprint")
+        _cut(self, NOTE_MAX, "note")
+
     def frees(self, policy: str, by: str) -> bool:
         """Whether it speaks to the policy of that name and scope."""
         return self.scope == by and (not self.policies or policy in self.policies)
 
 
 AnyEvent = Start | Resume | Step | Revise | Stepped | Beat | Exited | Booted | Held | Released
+
+
+def _cut(struct: msgspec.Struct, most: int, *names: str) -> None:
+    for name in names:
+        text = getattr(struct, name)
+        if len(text) > most:
+            force_setattr(struct, name, text[:most])
+
+
+def _not_below_nothing(struct: msgspec.Struct, *names: str) -> None:
+    for name in names:
+        amounts = getattr(struct, name)
+        if any(amount < 0 for amount in amounts.values()):
+            force_setattr(struct, name, {meter: max(0, amount) for meter, amount in amounts.items()})
 
 
 def is_failure(event: Event) -> bool:

@@ -6,7 +6,7 @@ One place answers this for the governor, for replay and for every view, so that 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from flyball.core.event import Event, Exited, Request
+from flyball.core.event import Event, Exited
 from flyball.core.policy import AnyPolicy, Key, State, hears
 
 DOCKETS_MAX: Final = 1_024
@@ -14,7 +14,7 @@ DOCKETS_MAX: Final = 1_024
 
 
 REFUSED: Final = "refused"
-"""The key of the last refusal of a unit: the same refusal again is not journalled again."""
+"""The key of the last refusal of such a request of a unit: the same refusal again is not journalled again."""
 
 
 class Docket(NamedTuple):
@@ -93,10 +93,11 @@ class Panel:
                 initials.append(initial)
                 resting.append(initial if policy.wakes(event) else None)
         places = {key: place for place, key in enumerate(keys)}
-        refused = Key(REFUSED, "unit", event.unit) if isinstance(event, Request) else None
+        kind = type(event).__name__.lower()
+        refused = Key(REFUSED, kind, event.unit) if event.asks else None
         if refused is not None:
             keys.append(refused)
-        return Docket(policies, keys, places, initials, resting, type(event).__name__.lower(), refused)
+        return Docket(policies, keys, places, initials, resting, kind, refused)
 
 
 def _subject(by: str, event: Event) -> str | None:

@@ -32,6 +32,13 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of every policy's state."""
 
 
+class Unreadable(State, frozen=True):
+    """What stands in for a stored state that is none of its policy's: somebody changed it, or a later version wrote it.
+    It is answered like a policy that fails."""
+
+    problem: str
+
+
 S = TypeVar("S", bound=State)
 
 
@@ -114,6 +121,10 @@ def weigh(policies: Sequence[AnyPolicy], states: Sequence[State | None], event: 
         if state is None:
             continue
         policy = policies[place]
+        if type(state) is Unreadable:
+            faults.append(state.problem)
+            decision |= answer_of(policy, state, now)
+            continue
         try:
             after = policy.evolve(state, event, now)
             if after is not state and after != state:
@@ -142,7 +153,7 @@ def _granted(policies: Sequence[AnyPolicy], states: Sequence[State | None], step
     room even for that, it is refused with its reason."""
     room = Allowance(step.steps)
     for policy, state in zip(policies, states, strict=True):
-        if state is None:
+        if state is None or type(state) is Unreadable:
             continue
         try:
             answer = policy.decide(state, now)
@@ -155,6 +166,13 @@ def _granted(policies: Sequence[AnyPolicy], states: Sequence[State | None], step
         if amount > 0 and meter in room.money:
             steps = min(steps, room.money[meter] // amount)
     return msgspec.structs.replace(step, steps=max(1, steps))
+
+
+def answer_of(policy: AnyPolicy, state: State, now: Instant) -> Decision:
+    """What a policy says of a state that was read from a store."""
+    if isinstance(state, Unreadable):
+        return stop(_fault(policy, ValueError(f"its stored state cannot be read: {state.problem}")))
+    return policy.decide(state, now)
 
 
 def _fault(policy: AnyPolicy, error: Exception) -> Reason:

@@ -1,14 +1,15 @@
 """Storm: a supervisor that starts into a heap of fresh failures pauses the fleet and waits for a person.
 
-Failures are counted, not kinds of failures, and only those of the last minutes. Too many boots in that time are a storm
-too: something restarts the supervisor itself. While running it judges only where that was asked for.
+Failures are counted, not kinds of failures, and only those of the last minutes. Runs that were lost with the supervisor
+do not count: that a machine went down is one event, and boots are counted for it. Too many boots in that time are a
+storm too: something restarts the supervisor itself. While running it judges only where that was asked for.
 """
 
 from dataclasses import dataclass
 
 from flyball.core import window
 from flyball.core.decision import PROCEED, Decision, Reason, hold
-from flyball.core.event import Booted, Event, Exited, Released, is_failure
+from flyball.core.event import Booted, Cause, Event, Exited, Released, is_failure
 from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import SECOND, Instant, Span, format_span
@@ -47,7 +48,7 @@ class Storm:
         match event:
             case Released() if event.frees(self.name, self.by) and not event.fingerprint:
                 return State()
-            case Exited(cause=cause) if cause.failed:
+            case Exited(cause=cause) if cause.failed and cause is not Cause.LOST:
                 failures = window.add(state.failures, now, self.window, self._kept_max)
                 paused = state.paused or (self._judge(failures, 0, now) if self.while_running else "")
                 return State(failures, state.boots, paused)
