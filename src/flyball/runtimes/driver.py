@@ -138,7 +138,7 @@ class Driver:
         until = leave.until
         try:
             while not ending_of_life.done():
-                await self._first_of(ending_of_life, until - ASK_EARLY)
+                await self._first_of(ending_of_life, self._ask_at(until))
                 if ending_of_life.done():
                     break
                 answer = await self._submit(Beat(unit=self.unit, run=self.run_id, labels=self.labels, silent=True))
@@ -154,6 +154,11 @@ class Driver:
             await self._submit(self._exited(ending, told_to_end, stopped=True))
             raise
         return await self._submit(self._exited(ending, told_to_end))
+
+    def _ask_at(self, until: Instant) -> Instant:
+        """Shortly before the lease ends; or, where asking early did not make it longer, at its end."""
+        early = until - ASK_EARLY
+        return early if early > self.governor.clock.now() else until
 
     def _exited(self, ending: Ending, told: Decision, *, stopped: bool = False) -> Exited:
         """The exit as the journal has it. What was told to end did not fail by itself: it stopped, or its time was

@@ -1,0 +1,275 @@
+"""The driver: what it makes of each answer, on a clock that the test moves. Nothing sleeps."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from flyball.config import load
+from flyball.core.codec import Body, decode_body
+from flyball.core.decision import Decision, Verb
+from flyball.core.event import Beat, Cause, Event, Exited, Held, Released, Start
+from flyball.core.policy import AnyPolicy
+from flyball.core.time import FOREVER, HOUR, MINUTE, SECOND, Instant, Span
+from flyball.governor import Governor
+from flyball.policies import Deadline
+from flyball.runtimes.driver import Driver, Ending
+from flyball.store.memory import MemoryStore
+from flyball.testing.clock import FakeClock
+
+
+class Time:
+    """Virtual time: when everybody waits, the clock is moved to the earliest instant that somebody waits for."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self._sleepers: list[tuple[Instant, asyncio.Event]] = []
+
+    async def sleep(self, poked: asyncio.Event, until: Instant) -> None:
+        woken = asyncio.Event()
+        sleeper = (until, woken)
+        self._sleepers.append(sleeper)
+        waits = [asyncio.ensure_future(poked.wait()), asyncio.ensure_future(woken.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+
+    async def play(self, work: Coroutine[Any, Any, Decision]) -> Decision:
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            for _ in range(25):
+                await asyncio.sleep(0)
+            due = [until for until, _ in self._sleepers]
+            if not task.done() and due and min(due) < FOREVER - HOUR:
+                self.clock.catch_up(min(due))
+                for until, woken in list(self._sleepers):
+                    if until <= self.clock.now():
+                        woken.set()
+        return task.result()
+
+
+class FakeLife:
+    """A life that lasts so long, unless it is ended."""
+
+    def __init__(self, time: Time, uptime: Span, ending: Ending) -> None:
+        self.time, self.ending = time, ending
+        self.over_at = time.clock.now() + uptime if uptime < FOREVER else FOREVER
+        self.told = asyncio.Event()
+        self.ends = 0
+
+    async def ended(self) -> Ending:
+        while self.time.clock.now() < self.over_at and not self.told.is_set():
+            await self.time.sleep(self.told, self.over_at)
+        return self.ending
+
+    async def end(self, grace: Span) -> None:
+        self.ends += 1
+        self.told.set()
+
+
+class FakeHands:
+    """Begins lives as told, and remembers when."""
+
+    def __init__(self, time: Time, uptime: Span = 0, cause: Cause = Cause.ERROR, error: str = "exit 3") -> None:
+        self.time, self.uptime = time, uptime
+        self.ending = Ending(cause, fingerprint="f" if cause.failed else "", error=error if cause.failed else "")
+        self.begun: list[tuple[Instant, bool]] = []
+        self.lives: list[FakeLife] = []
+
+    async def begin(self, run: str, *, again: bool) -> FakeLife:
+        self.begun.append((self.time.clock.now(), again))
+        self.lives.append(FakeLife(self.time, self.uptime, self.ending))
+        return self.lives[-1]
+
+
+class House:
+    """A driver on default settings, with fake hands."""
+
+    def __init__(self, *more: AnyPolicy, **hands: Any) -> None:
+        self.time = Time()
+        self.store = MemoryStore()
+        self.governor = Governor([*load(env={}).policies("process"), *more], self.store, self.time.clock)
+        self.hands = FakeHands(self.time, **hands)
+        self.seen: list[tuple[str, Verb]] = []
+        self.on_answer: Callable[[Event, Decision], None] | None = None
+        self.driver = Driver("u", self.hands, self.governor, "host/1/1", listener=self._listen, sleep=self.time.sleep)
+
+    def _listen(self, driver: Driver, event: Event, decision: Decision) -> None:
+        self.seen.append((type(event).__name__, decision.verb))
+        if self.on_answer is not None:
+            self.on_answer(event, decision)
+
+    def play(self) -> Decision:
+        return asyncio.run(self.time.play(self.driver.drive()))
+
+    def bodies(self, kind: type[Event]) -> list[Body]:
+        bodies = [decode_body(entry.body) for entry in self.store.entries(limit=10_000)]
+        return [body for body in bodies if isinstance(body.event, kind)]
+
+    def exits(self) -> list[Exited]:
+        return [body.event for body in self.bodies(Exited) if isinstance(body.event, Exited)]
+
+    def order(self, event: Event) -> None:
+        self.governor.submit(event)
+        self.driver.poke()
+
+
+def test_what_always_fails_is_held() -> None:
+    """Closed loop: the delays that the policies return are waited for; six starts, then it is held."""
+    house = House()
+    decision = house.play()
+    assert decision.verb is Verb.HOLD
+    assert "quarantined" in decision.codes
+    waits = [later[0] - earlier[0] for earlier, later in zip(house.hands.begun, house.hands.begun[1:], strict=False)]
+    assert [wait // SECOND for wait in waits] == [2, 5, 30, 300, 1800]
+    assert [again for _, again in house.hands.begun] == [False, True, True, True, True, True]
+
+
+@pytest.mark.parametrize(("cause", "code"), [(Cause.DONE, "ended_done"), (Cause.STOPPED, "ended_stopped")])
+def test_what_is_done_is_over(cause: Cause, code: str) -> None:
+    """No other run follows by itself."""
+    house = House(cause=cause, uptime=5 * SECOND)
+    decision = house.play()
+    assert (decision.verb, decision.codes) == (Verb.FINISH, (code,))
+    assert len(house.hands.begun) == 1
+
+
+def test_order_during_a_wait_is_obeyed_at_once() -> None:
+    """A pause given while it cools down ends the wait: no time passes."""
+    house = House()
+    waited_since: list[Instant] = []
+
+    def pause(event: Event, decision: Decision) -> None:
+        if isinstance(event, Exited) and len(house.hands.begun) == 5:
+            waited_since.append(house.time.clock.now())
+            asyncio.get_running_loop().call_soon(house.order, Held(unit="u", by="ann"))
+
+    house.on_answer = pause
+    decision = house.play()
+    assert "paused" in decision.codes
+    assert house.time.clock.now() == waited_since[0]
+    assert len(house.hands.begun) == 5
+
+
+def test_pause_ends_a_run() -> None:
+    """A pause given while it runs ends it, and it did not fail by itself: it was stopped."""
+    house = House(uptime=FOREVER)
+
+    def pause(event: Event, decision: Decision) -> None:
+        if isinstance(event, Beat) and len(house.bodies(Held)) == 0:
+            house.order(Held(unit="u", by="ann"))
+
+    house.on_answer = pause
+    decision = house.play()
+    assert "paused" in decision.codes
+    assert house.hands.lives[0].ends == 1
+    assert [(left.cause, left.error) for left in house.exits()] == [(Cause.STOPPED, "paused")]
+
+
+def test_order_that_comes_with_the_answer_is_not_lost() -> None:
+    """The race: a pause is committed after leave was given and before the run begins. The run is ended at once."""
+    house = House(uptime=FOREVER)
+
+    def pause(event: Event, decision: Decision) -> None:
+        if isinstance(event, Start) and decision.proceeds:
+            house.order(Held(unit="u", by="ann"))
+
+    house.on_answer = pause
+    began = house.time.clock.now()
+    decision = house.play()
+    assert "paused" in decision.codes
+    assert house.time.clock.now() == began
+    assert house.hands.lives[0].ends == 1
+
+
+def test_deadline_ends_what_hangs() -> None:
+    """A run that hangs is ended when its time is over, with cause timeout, and counts as a failure."""
+    house = House(Deadline(lasts_max=10 * MINUTE), uptime=FOREVER, cause=Cause.STOPPED)
+    began = house.time.clock.now()
+    exits: list[Instant] = []
+
+    def note(event: Event, decision: Decision) -> None:
+        if isinstance(event, Exited):
+            exits.append(house.time.clock.now() - began)
+            house.order(Held(unit="u"))
+
+    house.on_answer = note
+    house.play()
+    assert [(left.cause, left.error) for left in house.exits()] == [(Cause.TIMEOUT, "timeout")]
+    assert 10 * MINUTE <= exits[0] <= 10 * MINUTE + SECOND
+
+
+def test_silence_is_not_hidden_by_the_drivers_own_beats() -> None:
+    """The driver renews the lease; that is no sign of life of the run, so the idle deadline still ends it."""
+    house = House(Deadline(lasts_max=5 * MINUTE, idle=True, name="idle"), uptime=FOREVER, cause=Cause.STOPPED)
+
+    def pause(event: Event, decision: Decision) -> None:
+        if isinstance(event, Exited):
+            house.order(Held(unit="u"))
+
+    house.on_answer = pause
+    house.play()
+    assert [left.cause for left in house.exits()] == [Cause.TIMEOUT]
+
+
+def test_lease_is_renewed_for_as_long_as_it_lives() -> None:
+    """A run of six hours is never lost: the driver asks before each lease ends."""
+    house = House(uptime=6 * HOUR, cause=Cause.DONE)
+    house.play()
+    assert [left.cause for left in house.exits()] == [Cause.DONE]
+    beats = house.bodies(Beat)
+    assert beats
+    assert all(isinstance(body.event, Beat) and body.event.silent for body in beats)
+
+
+def test_resumed_by_a_person_it_goes_on() -> None:
+    """A driver that is over can drive again: after a release it starts where the history allows."""
+    house = House()
+    assert house.play().verb is Verb.HOLD
+    house.governor.submit(Released(unit="u", by="ann"))
+    house.hands.ending = Ending(Cause.DONE)
+    assert house.play().codes == ("ended_done",)
+    assert len(house.hands.begun) == 7
+
+
+def test_cancelled_it_leaves_nothing_running() -> None:
+    """A supervisor that goes down ends its runs, and they are journalled as stopped."""
+    house = House(uptime=FOREVER)
+
+    async def cut_short() -> None:
+        driving = asyncio.ensure_future(house.driver.drive())
+        while not house.hands.lives:
+            await asyncio.sleep(0)
+        driving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await driving
+
+    asyncio.run(cut_short())
+    assert house.hands.lives[0].ends == 1
+    assert [left.cause for left in house.exits()] == [Cause.STOPPED]
+
+
+def test_none_waits_for_another() -> None:
+    """Two drivers: while one cools down for half an hour, the other runs its hundred lives."""
+    house = House()
+    other = FakeHands(house.time, uptime=SECOND, cause=Cause.DONE)
+    lives: list[Instant] = []
+
+    async def again_and_again() -> None:
+        for _ in range(100):
+            driver = Driver("other", other, house.governor, "host/1/2", sleep=house.time.sleep)
+            await driver.drive()
+            lives.append(house.time.clock.now())
+
+    async def both() -> Decision:
+        decision, _ = await asyncio.gather(house.driver.drive(), again_and_again())
+        return decision
+
+    began = house.time.clock.now()
+    asyncio.run(house.time.play(both()))
+    assert lives[-1] - began == 100 * SECOND
