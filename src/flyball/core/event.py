@@ -95,7 +95,8 @@ class Step(Request, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower
             force_setattr(self, "steps", 1)
         if self.cost:
             _not_below_nothing(self, "cost")
-        _cut(self, NAME_MAX, "pattern", "call")
+        if len(self.pattern) > NAME_MAX or len(self.call) > NAME_MAX:
+            _cut(self, NAME_MAX, "pattern", "call")
 
 
 class Revise(Request, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
@@ -136,7 +137,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             force_setattr(self, "gauges", readings)
         if self.reserved or self.used:
             _not_below_nothing(self, "reserved", "used")
-        _cut(self, NAME_MAX, "pattern", "call", "result", "world")
+        if max(len(self.pattern), len(self.call), len(self.result), len(self.world)) > NAME_MAX:
+            _cut(self, NAME_MAX, "pattern", "call", "result", "world")
 
 
 class Stepped(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):

@@ -71,7 +71,7 @@ class Flapping:
                     "halted",
                     f"{state.flaps} flaps in a row: each time {self.exits_max} or more failing exits "
                     f"within {format_span(self.window)} of running",
-                    "Look at its log, then `flyball resume` it; or change the unit's definition.",
+                    "Look at its log, then `flyball resume`; or change the unit's definition.",
                 )
             )
         if state.until <= now:

@@ -80,7 +80,7 @@ class Restart:
                     self.name,
                     "restarts_in_a_row",
                     f"{state.row} failing runs in a row without a success; the limit is {self.row_max} restarts",
-                    "Look at its failures, then `flyball resume` it; or change the unit's definition.",
+                    "Look at its failures, then `flyball resume`; or change the unit's definition.",
                 )
             )
         decision = self._by_cause(state, now)

@@ -76,7 +76,8 @@ class Stall:
                 if event.heard:
                     state = State(step=state.step, seen=state.seen)
                 for work in event.done:
-                    state = self._after(state, work, now - work.ago)
+                    if work.call or work.result or work.world or work.error or work.refused:
+                        state = self._after(state, work, now - work.ago)
                 return state
             case Step():
                 return self._asked(state, event.call)

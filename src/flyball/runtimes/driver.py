@@ -197,10 +197,6 @@ class Driver:
 
 
 def _cause_of(told: Decision) -> Cause:
-    """Why a run that was told to end did so."""
-    codes = set(told.codes)
-    if codes & {"timeout", "idle_timeout"}:
-        return Cause.TIMEOUT
-    if "cost_budget_exceeded" in codes:
-        return Cause.STARVED
-    return Cause.STOPPED
+    """Why a run that was told to end did so: its time was over, or it was stopped. What was stopped is not started
+    again by itself: not what was told to finish because its money was gone, nor what went round in circles."""
+    return Cause.TIMEOUT if {"timeout", "idle_timeout"}.intersection(told.codes) else Cause.STOPPED
