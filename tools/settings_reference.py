@@ -39,9 +39,13 @@ def page() -> str:
 
 
 def _section(root: Mapping[str, Any], name: str, section: Mapping[str, Any]) -> Iterator[str]:
-    properties = section.get("properties")
     yield f"## {name}\n"
     yield f"{_sentence(section)}\n"
+    each = section.get("additionalProperties")
+    if isinstance(each, dict):
+        section = _resolved(root, each)
+        yield f"For each name: {_sentence(section)}\n"
+    properties = section.get("properties")
     if not properties:
         return
     yield "| key | default | what it does |"
@@ -49,6 +53,8 @@ def _section(root: Mapping[str, Any], name: str, section: Mapping[str, Any]) -> 
     nested = []
     for key, value in properties.items():
         resolved = _resolved(root, value)
+        if "Another name of" in _sentence(value):
+            continue
         if resolved.get("properties"):
             nested.append((f"{name}.{key}", resolved))
         else:

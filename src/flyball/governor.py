@@ -89,6 +89,7 @@ class Governor:
         """The same for callers that must not block, such as an event loop."""
         case = _Case(self, event)
         answer: Future[Decision] = Future()
+        answer.set_running_or_notify_cancel()  # what was asked is weighed and counted, also if nobody waits any more
 
         def again() -> None:
             try:

@@ -52,7 +52,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "says"),
     [
         (["chekc"], "no command 'chekc'; did you mean check?"),
-        (["xyz"], "no command 'xyz'; there are check, "),
+        (["xyz"], "no command 'xyz'; there are run, "),
         (["check", "--jsno"], "--json"),
         (["check", "a", "b"], "unexpected extra argument"),
         (["completion", "tcsh"], "'bash', 'zsh', 'fish'"),

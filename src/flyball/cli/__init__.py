@@ -7,10 +7,12 @@ starting Python.
 | exit code | meaning |
 |---|---|
 | 0 | fine |
-| 1 | what was asked about is not fine: a check failed, a bound was not kept |
-| 2 | bad usage, bad settings, or a store that cannot be used |
+| 1 | what was asked about is not fine: a check failed, a bound was not kept, a unit is still held |
+| 2 | bad usage, bad settings, a store that cannot be used, or nobody who could do it |
 | 130 | ended by Ctrl-C |
 | 141 | whoever read the output went away |
+
+`run` and `report` have more of them, which are in `run_report` and `report`.
 """
 
 import os
@@ -27,11 +29,27 @@ INTERRUPTED: Final = 130
 CUT_OFF: Final = 141
 
 COMMANDS: Final = {
+    "run": ("flyball.cli.run:run", "Guard one command in the foreground."),
+    "up": ("flyball.cli.up:up", "Start the daemon and all units of the settings."),
+    "down": ("flyball.cli.up:down", "End all units and the daemon."),
+    "reload": ("flyball.cli.up:reload", "Make the daemon apply what changed in the settings."),
+    "status": ("flyball.cli.status:status", "Show the fleet and its units."),
+    "why": ("flyball.cli.why:why", "Say why a unit is what it is, and what to do."),
+    "events": ("flyball.cli.events:events", "Print what happened, and follow it."),
+    "logs": ("flyball.cli.logs:logs", "Print what a unit printed, and follow it."),
+    "pause": ("flyball.cli.orders:pause", "End units and hold them until they are resumed."),
+    "resume": ("flyball.cli.orders:resume", "Let go on what is paused, halted or waits for a person."),
+    "reset": ("flyball.cli.orders:reset", "Forget failures, lift a quarantine."),
+    "stop": ("flyball.cli.orders:stop", "End units in order."),
+    "start": ("flyball.cli.orders:start", "Start units."),
+    "restart": ("flyball.cli.orders:restart", "End units in order and start them again."),
+    "kill": ("flyball.cli.orders:kill", "End units at once."),
+    "report": ("flyball.cli.report:report", "Tell flyball, from inside a unit, what it does."),
     "check": ("flyball.cli.check:check", "Say what is wrong with a settings file."),
-    "completion": ("flyball.cli.completion:completion", "Print the completion script of a shell."),
     "config": ("flyball.cli.config_:config", "Show every effective setting and where it came from."),
     "schema": ("flyball.cli.schema:schema", "Print the JSON Schema of the settings, for editors."),
     "simulate": ("flyball.cli.simulate:simulate", "Show what the settings do to a unit that misbehaves."),
+    "completion": ("flyball.cli.completion:completion", "Print the completion script of a shell."),
 }
 """Each command: where it is found, and what it does."""
 
@@ -48,6 +66,10 @@ Commands:
 {chr(10).join(f"  {name:<10}  {does}" for name, (_, does) in COMMANDS.items())}
 
 Examples:
+  flyball run -- my-agent --task x             guard one command
+  flyball up -d                                run all units of my settings
+  flyball status                               how are they?
+  flyball why web                              why does it not run?
   flyball check                                what is wrong with my settings?
   flyball config --origin                      which settings are in force, and why?
   flyball simulate always-fails --uptime 29s   what happens to a unit that always fails?

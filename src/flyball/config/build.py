@@ -9,6 +9,7 @@ from typing import Final
 from flyball.config.layers import load
 from flyball.config.money import micro
 from flyball.config.settings import Settings
+from flyball.config.units import RestartWhen, Unit
 from flyball.core.decision import Verb
 from flyball.core.policy import AnyPolicy
 from flyball.core.time import DAY, FOREVER, HOUR, Span, span
@@ -55,6 +56,24 @@ def policies_of(settings: Settings, kind: str = "process", tier: str | None = No
     return (*_everyone(settings, agent=kind == "agent"), *own)
 
 
+def unit_policies(settings: Settings, unit: Unit, *, budget_by: str = "run") -> tuple[AnyPolicy, ...]:
+    """The safeguards of that unit: those of its kind, and those that its own definition asks for. `budget_by` says
+    whether its budget is for each run of it, or for all of them together ("unit")."""
+    policies = {(policy.name, policy.by): policy for policy in settings.policies(unit.kind)}
+    own: list[AnyPolicy] = [
+        _restart(settings, _healthy_after(settings, agent=unit.kind == "agent"), unit.restart),
+        _flapping(settings, clean_counts=unit.restart is RestartWhen.ALWAYS),
+    ]
+    if unit.deadline:
+        own.append(Deadline(lasts_max=unit.deadline, grace=unit.grace))
+    if unit.idle:
+        own.append(Deadline(lasts_max=unit.idle, idle=True, grace=unit.grace, name="idle"))
+    if unit.budget:
+        # A piece of work (a graph, a session) has its budget by unit already: then this is its amount.
+        own.append(Budget(limit=unit.budget, by="unit" if ("budget", "unit") in policies else budget_by))
+    return tuple((policies | {(policy.name, policy.by): policy for policy in own}).values())
+
+
 def get_tier_limit(tier: str | None, settings: Settings | None = None) -> int:
     """What a session of that tier may cost, in millionths; by the settings that are found, if none are given. An
     unknown tier gets what no tier gets, with a warning."""
@@ -66,7 +85,7 @@ def get_tier_limit(tier: str | None, settings: Settings | None = None) -> int:
 
 
 def _everyone(settings: Settings, *, agent: bool) -> tuple[AnyPolicy, ...]:
-    healthy_after = 0 if agent else _healthy_after(settings)
+    healthy_after = _healthy_after(settings, agent=agent)
     breakers = [_breaker(settings, by) for by in ("fleet", *settings.circuit_breaker.labels)]
     manuals = [Manual(by=by) for by in ("unit", "fleet", "user", "tree")]
     safety = settings.safety
@@ -111,8 +130,11 @@ def _work(settings: Settings, tier: str | None) -> tuple[AnyPolicy, ...]:
     )
 
 
-def _healthy_after(settings: Settings) -> Span:
+def _healthy_after(settings: Settings, *, agent: bool) -> Span:
+    """For agents it is off: the same failure six times in a row calls a person, however long each run lasted."""
     quarantine = settings.quarantine
+    if agent:
+        return 0
     if quarantine.healthy_after_seconds is not None:
         return span(quarantine.healthy_after_seconds)
     return span(quarantine.auto_reset_after_hours * 3600)
@@ -145,10 +167,11 @@ def _breaker(settings: Settings, by: str) -> Breaker:
     )
 
 
-def _restart(settings: Settings, healthy_after: Span) -> Restart:
+def _restart(settings: Settings, healthy_after: Span, when: RestartWhen = RestartWhen.ON_FAILURE) -> Restart:
     restart = settings.restart_policy
-    restarts = settings.supervisor.enabled and restart.enabled
+    restarts = settings.supervisor.enabled and restart.enabled and when is not RestartWhen.NEVER
     return Restart(
+        always=restarts and when is RestartWhen.ALWAYS,
         on_error=restarts and restart.restart_on_error,
         on_timeout=restarts and restart.restart_on_timeout,
         on_starved=restarts and restart.restart_on_resource_exhaustion,
@@ -160,7 +183,7 @@ def _restart(settings: Settings, healthy_after: Span) -> Restart:
     )
 
 
-def _flapping(settings: Settings) -> Flapping:
+def _flapping(settings: Settings, *, clean_counts: bool = False) -> Flapping:
     crash = settings.crash_policy
     return Flapping(
         window=span(crash.flap_window_seconds),
@@ -169,6 +192,7 @@ def _flapping(settings: Settings) -> Flapping:
         delay=span(crash.transient_delay_seconds),
         flap_delay=span(crash.flapping_delay_seconds),
         kept_max=crash.ring_buffer_cap,
+        clean_counts=clean_counts,
     )
 
 

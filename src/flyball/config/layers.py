@@ -13,11 +13,12 @@ from flyball.config.names import canonical, spelled
 from flyball.config.problems import contradictions, in_order, wrong_values
 from flyball.config.settings import Settings
 from flyball.config.toml_text import read_toml
+from flyball.config.variables import filled_in
 from flyball.config.yaml_text import read_yaml
 from flyball.errors import SettingsError
 
 FILE_MAX: Final = 256 * 1024
-"""Bytes of a settings file. All settings with their descriptions are a tenth of it."""
+"""Bytes of a settings file. All settings with their descriptions are a tenth of it; a thousand units fit."""
 
 FILES: Final = ("flyball.yaml", "flyball.yml", "framework.yaml", "pyproject.toml")
 """Where settings are looked for, in this order; in pyproject.toml, in the table [tool.flyball]."""
@@ -52,7 +53,9 @@ def load(path: Path | None = None, *, env: Mapping[str, str] | None = None, cwd:
     problems += contradictions(given)
     if problems:
         raise SettingsError(in_order(problems))
-    return Settings.model_validate(given.plain()).born_of(given, str(file or ""), notes)
+    lacking: list[str] = []
+    given = filled_in(given, environment, file.parent if file else cwd or Path(), lacking)
+    return Settings.model_validate(given.plain()).born_of(given, str(file or ""), notes, in_order(lacking))
 
 
 def _layer(read: Callable[[], Given], problems: list[str]) -> Given:

@@ -6,7 +6,7 @@ Everything is read from the table in `settings`; nothing is listed a second time
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from types import NoneType
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -19,11 +19,13 @@ SUGGESTIONS_MAX: Final = 2
 
 
 class Key(NamedTuple):
-    """One key of a section: its name in files, the other names it has, and its own keys if it is a section."""
+    """One key of a section: its name in files, the other names it has, and its own keys if it is a section, or if it
+    holds sections by names that people choose."""
 
     name: str
     also: tuple[str, ...]
     section: type[BaseModel] | None
+    by_name: bool
 
 
 def keys_of(section: type[BaseModel]) -> Iterator[Key]:
@@ -32,7 +34,8 @@ def keys_of(section: type[BaseModel]) -> Iterator[Key]:
         name = field.alias or attribute
         extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
         also = {attribute, str(extra.get("also", name))} - {name}
-        yield Key(name, tuple(sorted(also)), _section_of(field))
+        by_name = get_origin(field.annotation) is dict
+        yield Key(name, tuple(sorted(also)), _section_of(field), by_name)
 
 
 def _section_of(field: FieldInfo) -> type[BaseModel] | None:
@@ -45,9 +48,14 @@ def _section_of(field: FieldInfo) -> type[BaseModel] | None:
 def section_at(path: tuple[Any, ...]) -> type[BaseModel] | None:
     """The section at a path of names, if there is one."""
     section: type[BaseModel] | None = Settings
+    chosen = False
     for name in path:
-        section = next((key.section for key in keys_of(section) if key.name == name), None) if section else None
-    return section
+        if chosen:
+            chosen = False
+            continue
+        key = next((key for key in keys_of(section) if key.name == name), None) if section else None
+        section, chosen = (key.section, key.by_name) if key else (None, False)
+    return None if chosen else section
 
 
 def canonical(given: Given, problems: list[str], section: type[BaseModel] = Settings) -> Given:
@@ -66,7 +74,13 @@ def canonical(given: Given, problems: list[str], section: type[BaseModel] = Sett
             continue
         if key.name in renamed:
             problems.append(f"{value.key_at}: {key.name!r} is there already, at {renamed[key.name].key_at}")
-        renamed[key.name] = canonical(value, problems, key.section) if key.section else value
+        if key.section is None:
+            renamed[key.name] = value
+        elif key.by_name and isinstance(value.value, dict):
+            sections = {chosen: canonical(inner, problems, key.section) for chosen, inner in value.value.items()}
+            renamed[key.name] = value._replace(value=sections)
+        else:
+            renamed[key.name] = canonical(value, problems, key.section)
     return given._replace(value=renamed)
 
 
@@ -74,13 +88,18 @@ def spelled(path: list[str]) -> tuple[str, ...]:
     """A path in small letters, as the environment has it, in the spelling of the table as far as it is known."""
     section: type[BaseModel] | None = Settings
     names: list[str] = []
+    chosen = False
     for word in path:
+        if chosen:
+            names.append(word)
+            chosen = False
+            continue
         known = (
             {} if section is None else {name.lower(): key for key in keys_of(section) for name in (key.name, *key.also)}
         )
         key = known.get(word)
         names.append(key.name if key else word)
-        section = key.section if key else None
+        section, chosen = (key.section, key.by_name) if key else (None, False)
     return tuple(names)
 
 
@@ -97,4 +116,4 @@ def _everywhere(section: type[BaseModel], above: str = "") -> Iterator[tuple[str
     for key in keys_of(section):
         yield above + key.name, key
         if key.section is not None:
-            yield from _everywhere(key.section, f"{above}{key.name}.")
+            yield from _everywhere(key.section, f"{above}{key.name}.{'NAME.' if key.by_name else ''}")

@@ -10,7 +10,8 @@ from pydantic_core import ErrorDetails
 from flyball.config.given import Given
 from flyball.config.names import keys_of, meant, section_at
 from flyball.config.schema import allowed
-from flyball.config.settings import CONTRADICTION, Settings
+from flyball.config.section import CONTRADICTION
+from flyball.config.settings import Settings
 
 SHOWN_MAX: Final = 60
 """Characters of a wrong key or value that are repeated in the message."""
@@ -51,13 +52,14 @@ def _problem(detail: ErrorDetails, given: Given) -> str:
         return _unknown(path, given)
     context: dict[str, Any] = detail.get("ctx", {})
     if detail["type"] == CONTRADICTION:
-        section, path = given.find(path) or given, (*path, context["key"])
+        section, path = given.find(path) or given, (*path, *context["path"])
         place = (given.find(path) or section).at
         return f"{place}: {_dotted(path)}: {context['text']}"
     found = given.find(path) or given
+    shown = _shown_of_unit(path, found) if path[:1] == ("units",) else _shown(found)
     if detail["type"] == "value_error":
-        return f"{found.at}: {_dotted(path)} is {_shown(found)}; it {context['error']}"
-    return f"{found.at}: {_dotted(path) or 'the file'} is {_shown(found)}; allowed: {allowed(path)}"
+        return f"{found.at}: {_dotted(path)} is {shown}; it {context['error']}"
+    return f"{found.at}: {_dotted(path) or 'the file'} is {shown}; allowed: {allowed(path)}"
 
 
 def _unknown(path: tuple[str | int, ...], given: Given) -> str:
@@ -77,6 +79,13 @@ def _dotted(path: tuple[str | int, ...]) -> str:
 
 def _shown(given: Given) -> str:
     return _cut(json.dumps(given.plain(), default=str, ensure_ascii=False))
+
+
+def _shown_of_unit(path: tuple[str | int, ...], given: Given) -> str:
+    """A unit's variables may be secrets, and so may a list or mapping that holds them."""
+    if isinstance(given.value, dict | list):
+        return "a mapping" if isinstance(given.value, dict) else "a list"
+    return "something else" if "env" in path else _shown(given)
 
 
 def _cut(text: str) -> str:

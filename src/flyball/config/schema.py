@@ -7,6 +7,8 @@ from pydantic import BaseModel
 
 from flyball.config.names import keys_of
 from flyball.config.settings import Settings
+from flyball.config.unit_settings import LENGTH_WORDS
+from flyball.core.time import SECOND
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -26,9 +28,14 @@ def _complete(section: type[BaseModel], definition: dict[str, Any], definitions:
         if key.section is not None:
             inner = definitions[key.section.__name__]
             _complete(key.section, inner, definitions)
-            reference = {"$ref": properties[key.name].pop("$ref")}
-            properties[key.name] |= {"anyOf": [reference, {"type": "null"}]}
+            if "$ref" in properties[key.name]:
+                reference = {"$ref": properties[key.name].pop("$ref")}
+                properties[key.name] |= {"anyOf": [reference, {"type": "null"}]}
+            elif key.by_name:
+                properties[key.name]["type"] = ["object", "null"]
             properties[key.name].setdefault("description", inner["description"])
+        if properties[key.name].get("$comment") == LENGTH_WORDS:
+            properties[key.name]["default"] /= SECOND
         properties[key.name].pop("also", None)
         for name in key.also:
             properties[name] = {**properties[key.name], "description": f"Another name of {key.name}."}
@@ -46,9 +53,10 @@ def allowed(path: tuple[str | int, ...]) -> str:
     here: dict[str, Any] = schema
     for step in path:
         if isinstance(step, int):
-            here = here.get("items", {})
+            here = here.get("items", here)
         else:
             here = here.get("properties", {}).get(step) or here.get("additionalProperties") or {}
+        here = next((kind for kind in here.get("anyOf", ()) if "$ref" in kind), here)
         if "$ref" in here:
             here = schema["$defs"][here["$ref"].rpartition("/")[2]]
     return _words(here)
@@ -58,6 +66,8 @@ def _words(schema: dict[str, Any]) -> str:
     match schema:
         case {"$comment": str(words)}:
             return words
+        case {"$ref": str(reference)}:
+            return _words(_bare()["$defs"][reference.rpartition("/")[2]])
         case {"anyOf": [first, {"type": "null"}]}:
             return f"{_words(first)}, or null"
         case {"enum": list(choices)}:

@@ -10,63 +10,35 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, WithJsonSchema, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from flyball.config.given import NOTHING, Given
-from flyball.config.money import exact
+from flyball.config.section import (
+    COUNT_MAX,
+    KEPT_MAX,
+    Count,
+    CountFromZero,
+    Days,
+    Factor,
+    Hours,
+    Kept,
+    Label,
+    Money,
+    Seconds,
+    Section,
+    contradiction,
+)
+from flyball.config.unit_settings import GroupsGiven, UnitsGiven, fit_together
 
 if TYPE_CHECKING:
     from flyball.core.policy import AnyPolicy
 
-SECONDS_MAX: Final = 10 * 365 * 24 * 3600.0
-"""Ten years: a wait beyond it is a hold, and should be called one."""
-SECONDS_MIN: Final = 0.000_001
-"""A microsecond, the smallest span there is: less would be rounded to nothing, and nothing often means "off"."""
-COUNT_MAX: Final = 1_000_000
-"""A million of anything is no limit any more."""
-KEPT_MAX: Final = 1_000
-"""Where each one is kept in a state: more would make every write of that state long."""
 LADDER_MAX: Final = 32
 """Rungs of a ladder. With two rungs an hour the last one is a day away."""
 LABELS_MAX: Final = 8
 """Labels with a breaker of their own: each is one more state to read at every start."""
 TIERS_MAX: Final = 64
 """Names of tiers: a price list, not a list of customers."""
-FACTOR_MAX: Final = 100.0
-"""Growth of a delay. Its 64th power is still a number."""
-
-Count = Annotated[int, Field(ge=1, le=COUNT_MAX)]
-CountFromZero = Annotated[int, Field(ge=0, le=COUNT_MAX)]
-Kept = Annotated[int, Field(ge=1, le=KEPT_MAX)]
-Seconds = Annotated[float, Field(ge=SECONDS_MIN, le=SECONDS_MAX)]
-Hours = Annotated[float, Field(ge=SECONDS_MIN, le=SECONDS_MAX / 3600)]
-Days = Annotated[float, Field(ge=SECONDS_MIN, le=SECONDS_MAX / 86400)]
-Factor = Annotated[float, Field(ge=1, le=FACTOR_MAX)]
-Label = Annotated[
-    str,
-    Field(
-        pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$",
-        json_schema_extra={"$comment": "a name of letters, digits and _ . -"},
-    ),
-]
-Money = Annotated[
-    Decimal,
-    BeforeValidator(exact),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "minimum": 0, "maximum": 1_000_000_000},
-                {"type": "string", "pattern": r"^\d{1,10}(\.\d{1,6})?$"},
-            ],
-            "$comment": "an amount such as 0.50, exact to a millionth",
-        }
-    ),
-]
-
-
-CONTRADICTION: Final = "contradiction"
-"""The kind of error where a value is fine by itself and wrong beside another one."""
 
 DEFAULT: Final = "default"
 """The origin of a value that nobody gave."""
@@ -78,24 +50,6 @@ class Effective(NamedTuple):
     key: str
     value: Any
     origin: str
-
-
-class Section(BaseModel):
-    """Base of every section: unknown keys are errors, text is not taken for a number, and nothing changes later."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        allow_inf_nan=False,
-        populate_by_name=True,
-        use_attribute_docstrings=True,
-    )
-
-
-def _refuse(key: str, text: str) -> PydanticCustomError:
-    """Two values that contradict each other; `key` is the one to point at."""
-    return PydanticCustomError(CONTRADICTION, "{text}", {"text": text, "key": key})
 
 
 class Quarantine(Section):
@@ -140,9 +94,9 @@ class CircuitBreaker(Section):
     def _labels_are_labels(self) -> Self:
         for label in self.labels:
             if label in ("unit", "run", "fleet"):
-                raise _refuse("labels", f"{label!r} is a scope, not a label; the fleet has its breaker already")
+                raise contradiction("labels", f"{label!r} is a scope, not a label; the fleet has its breaker already")
             if self.labels.count(label) > 1:
-                raise _refuse("labels", f"{label!r} is named twice")
+                raise contradiction("labels", f"{label!r} is named twice")
         return self
 
 
@@ -221,7 +175,7 @@ class RestartPolicy(Section):
     def _delays_grow(self) -> Self:
         if self.max_backoff_seconds < self.initial_backoff_seconds:
             text = f"{self.max_backoff_seconds:g} is below initial_backoff_seconds ({self.initial_backoff_seconds:g})"
-            raise _refuse("max_backoff_seconds", text)
+            raise contradiction("max_backoff_seconds", text)
         return self
 
 
@@ -245,7 +199,7 @@ class CrashPolicy(Section):
     def _flaps_can_be_seen(self) -> Self:
         if self.flap_threshold > self.ring_buffer_cap:
             text = f"{self.flap_threshold} exits are never seen: only {self.ring_buffer_cap} are kept (ring_buffer_cap)"
-            raise _refuse("flap_threshold", text)
+            raise contradiction("flap_threshold", text)
         return self
 
 
@@ -279,7 +233,7 @@ class Stall(Section):
         nudge, refuse, stop = self.scores
         if not nudge <= refuse <= stop:
             given = next(key for key in ("refuse_at", "stop_at", "nudge_at") if getattr(self, key) is not None)
-            raise _refuse(given, f"nudge_at {nudge}, refuse_at {refuse}, stop_at {stop} must not fall")
+            raise contradiction(given, f"nudge_at {nudge}, refuse_at {refuse}, stop_at {stop} must not fall")
         return self
 
 
@@ -335,13 +289,15 @@ class Budget(Section):
     def _money_to_work_with(self) -> Self:
         for key in ("max_cost_per_session", "per_user", "per_fleet", "per_tree"):
             if getattr(self, key) == 0:
-                raise _refuse(key, "0 would let nothing run; give an amount above it")
+                raise contradiction(key, "0 would let nothing run; give an amount above it")
         for tier, amount in self.tiers.items():
             if amount <= self.kept_back:
-                raise _refuse("tiers", f"{tier} has {amount}, of which {self.kept_back} is kept back: nothing is left")
+                raise contradiction(
+                    "tiers", f"{tier} has {amount}, of which {self.kept_back} is kept back: nothing is left"
+                )
         if self.max_cost_per_session <= self.kept_back:
             text = f"{self.kept_back} of {self.max_cost_per_session} (max_cost_per_session) kept back leaves nothing"
-            raise _refuse("kept_back", text)
+            raise contradiction("kept_back", text)
         return self
 
 
@@ -399,15 +355,32 @@ class Settings(Section):
     rule: Rule = Rule()
     exclusive: Exclusive = Exclusive()
     journal: Journal = Journal()
+    units: UnitsGiven = ()
+    """What `flyball up` runs, by name."""
+    groups: GroupsGiven = ()
+    """Units that are restarted together, by name."""
 
     _given: Given = PrivateAttr(default=NOTHING)
     _source: str = PrivateAttr(default="")
     _notes: tuple[str, ...] = PrivateAttr(default=())
+    _lacking: tuple[str, ...] = PrivateAttr(default=())
 
-    def born_of(self, given: Given, source: str, notes: Sequence[str]) -> Self:
-        """These settings, which now know where each of them came from, and what there was to say about that."""
-        self._given, self._source, self._notes = given, source, tuple(notes)
+    @model_validator(mode="after")
+    def _units_fit_together(self) -> Self:
+        # What a section says of itself is not complete without the others, so it is set once more; then never again.
+        object.__setattr__(self, "units", fit_together(self.units, self.groups))
         return self
+
+    def born_of(self, given: Given, source: str, notes: Sequence[str], lacking: Sequence[str] = ()) -> Self:
+        """These settings, which now know where each of them came from, what there was to say about that, and what units
+        take from outside that is not there."""
+        self._given, self._source, self._notes, self._lacking = given, source, tuple(notes), tuple(lacking)
+        return self
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """Variables and files that units name and that are not there: with these missing, nothing should be run."""
+        return self._lacking
 
     @property
     def source(self) -> str:
@@ -425,7 +398,7 @@ class Settings(Section):
         """What is allowed and can hardly be meant: files that are not looked at, thresholds that are never reached."""
         from flyball.config.advice import advice  # noqa: PLC0415 - as above
 
-        lines = list(self._notes)
+        lines = [*self._notes, *self._lacking]
         for key, text in advice(self):
             found = self._given.find(tuple(key.split(".")))
             lines.append(f"{found.at}: {key}: {text}" if found else f"{key}: {text}")

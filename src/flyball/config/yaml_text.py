@@ -13,9 +13,9 @@ import yaml
 from flyball.config.given import DEPTH_MAX, Given
 from flyball.errors import SettingsError
 
-VALUES_MAX: Final = 2_000
+VALUES_MAX: Final = 50_000
 """Values in one text, those that aliases repeat included: a few lines of aliases can stand for billions. There are not
-a hundred settings."""
+a hundred settings; the rest is for units."""
 
 
 class _Loader(yaml.SafeLoader):

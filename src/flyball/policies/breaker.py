@@ -2,14 +2,15 @@
 
 Closed: failures are counted. Open: everything is refused for a while. Half-open: a few trial runs at a time; so many
 successes close it, one failure opens it again. One flapping unit alone must not stop all the others, hence the least
-number of different units. A trial that lives long enough counts as a success: a service never exits.
+number of different units. Runs that were lost with their supervisor say nothing about what they share, so they do not
+open it; a trial that is lost has failed. A trial that lives long enough counts as a success: a service never exits.
 """
 
 from dataclasses import dataclass
 
 from flyball.core import window
 from flyball.core.decision import PROCEED, Decision, Reason, wait
-from flyball.core.event import Event, Exited, Released, Start, is_failure
+from flyball.core.event import Cause, Event, Exited, Released, Start, is_failure
 from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import SECOND, Instant, Span, format_span, later
@@ -85,7 +86,7 @@ class Breaker:
         return PROCEED
 
     def _counted(self, state: State, event: Exited, now: Instant) -> State:
-        if not event.cause.failed:
+        if not event.cause.failed or event.cause is Cause.LOST:
             return state
         failures = window.add(state.failures, now, self.window, self.failures_max)
         units = {unit: at for unit, at in state.units.items() if unit != event.unit and at + self.window >= now}

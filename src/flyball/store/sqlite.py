@@ -28,7 +28,7 @@ from flyball.store.ledger import Ledger, Wish
 from flyball.store.turn import Turn
 
 JOURNAL_MAX: Final = 1_000_000
-"""Entries that are kept at most; at least the newest half of them stay. About 400 MB."""
+"""Entries that are kept at most; at least the newest half of them stay. About 170 MB with bodies of 100 bytes."""
 
 GROUP_MAX: Final = 256
 """Callers that are committed together. More would save little, and make the first of them wait."""

@@ -1,0 +1,97 @@
+"""How a command gets its answer: from the daemon, if one listens; otherwise from the store.
+
+Looking makes no files: where nothing ran yet, an empty store in memory answers.
+"""
+
+import os
+import pwd
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import click
+
+from flyball import app
+from flyball.config import Settings, load
+from flyball.config.build import unit_policies
+from flyball.control.client import Client, connect
+from flyball.control.commands import answer, find
+from flyball.control.context import CommandError, Context, Right
+from flyball.governor import Governor
+from flyball.runtimes.holder import is_gone
+
+CHANNEL: Final = "cli"
+LASTING: Final = ("pause", "stop", "kill")
+"""Orders that mean something even where nothing ran yet."""
+
+
+class Asking:
+    """Asks one thing after another. Opened once; close it after use."""
+
+    def __init__(self, env: Mapping[str, str] = os.environ) -> None:
+        self._env = env
+        self.folder: Path = app.state_dir(env)
+        self._client: Client | None = connect(self.folder)
+        self._settings: Settings | None = None
+        self._context: Context | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._client is not None:
+            self._client.close()
+        if self._context is not None:
+            self._context.governor.store.close()
+
+    @property
+    def fresh(self) -> bool:
+        """Nothing ran here yet."""
+        return not (self.folder / "state.db").exists()
+
+    def __call__(self, verb: str, **args: Any) -> Any:
+        """The answer, as plain data. CommandError if it cannot be given."""
+        if self._client is not None:
+            try:
+                return self._client.ask(verb, args)
+            except CommandError as error:
+                if error.code != "no_answer" or find(verb).right is not Right.LOOK:
+                    raise
+                click.echo(f"warning: {error}; this is what the store says", err=True)
+                self._client.close()
+                self._client = None
+        if self._context is None and self.fresh:
+            return self._first(verb, args)
+        if self._context is None:
+            self._context = self._context_of(app.open_governor(self.settings, self._env))
+        return answer(self._context, verb, args)
+
+    def _first(self, verb: str, args: Mapping[str, Any]) -> Any:
+        """The answer where nothing ran yet. A mistake makes no files; an order that stands makes them."""
+        store = app.scratch_store()
+        said = answer(self._context_of(Governor(self.settings.policies(), store)), verb, args)
+        if verb not in LASTING:
+            return said
+        self._context = self._context_of(app.open_governor(self.settings, self._env))
+        return answer(self._context, verb, args)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that are found. A daemon has its own."""
+        if self._settings is None:
+            self._settings = load(env=self._env)
+        return self._settings
+
+    def _context_of(self, governor: Governor) -> Context:
+        for unit in self.settings.units:
+            governor.panel.put(unit.name, unit_policies(self.settings, unit))
+        return Context(governor=governor, settings=self.settings, who=user_name(), channel=CHANNEL, gone=is_gone)
+
+
+def user_name() -> str:
+    """Who runs this command."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"

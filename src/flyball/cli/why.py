@@ -1,0 +1,111 @@
+"""`flyball why`: why a unit is what it is, and what a person can do about it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import click
+
+from flyball.cli.ask import Asking
+from flyball.cli.show import coloured, print_json
+from flyball.control.text import clock_time, event_line, exit_text, length, one_line, short, times
+
+DETAIL_LINES_MAX: Final = 20
+"""Of a stack trace or of last output: the end of it, where the error is. `flyball logs` has the rest."""
+MONEY: Final = 1_000_000
+
+
+@click.command()
+@click.argument("unit")
+@click.option(
+    "-n", "--lines", default=10, type=click.IntRange(0, 1000), help="Entries of the journal; 10 if not given."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def why(unit: str, lines: int, as_json: bool) -> None:
+    """Say why UNIT is what it is: every safeguard's opinion, what happened last, and what to do. Needs no daemon."""
+    with Asking() as ask:
+        said = ask("why", unit=unit, limit=lines)
+    if as_json:
+        print_json(said)
+        return
+    for line in _lines(said):
+        click.echo(line)
+
+
+def _lines(said: Mapping[str, Any]) -> Iterable[str]:
+    unit, now = said["unit"], said["at"]
+    since = f" since {clock_time(unit['since'], now)}" if unit["since"] is not None else ""
+    yield f"{unit['name']} is {coloured(unit['state'], unit['state'])}{since}{_running(unit)}"
+    for reason in unit["reasons"]:
+        yield f"  {one_line(reason['text'])}{_until(reason, now)}"
+    yield from _facts(unit, now)
+    yield from _opinions(said["opinions"], now)
+    if said["events"]:
+        yield from ("", "What happened last:")
+        yield from (f"  {event_line(data, now, unit=False)}" for data in said["events"])
+    if said["detail"]:
+        lines = said["detail"].splitlines()[-DETAIL_LINES_MAX:]
+        yield from ("", "The end of its last failure:", *(f"  {one_line(line)}" for line in lines))
+    yield from _remedies(unit)
+
+
+def _running(unit: Mapping[str, Any]) -> str:
+    for live in unit["live"]:
+        who = f" under {live['holder']}" if live["holder"] else ""
+        if live["lost"]:
+            return f"; its run{who} was lost, and is counted as a failure at the next start"
+        age = f" for {length(live['age'])}" if live["age"] is not None else ""
+        return f"; it runs{age}{who}"
+    return ""
+
+
+def _facts(unit: Mapping[str, Any], now: float) -> Iterable[str]:
+    ended, restarts = unit["last_exit"], unit["restarts"]
+    yield ""
+    if ended is not None:
+        how = exit_text(ended["cause"], ended["error"], ended["code"], ended["signal"], ended["fingerprint"])
+        yield f"Last exit:  {one_line(how)}, {length(now - ended['at'])} ago"
+    by_hand = f", {restarts['by_hand']} by hand" if restarts["by_hand"] else ""
+    row = f"; {unit['failures_in_a_row']} failing runs in a row" if unit["failures_in_a_row"] else ""
+    yield f"Restarts:   {restarts['last_hour']} in the last hour, {restarts['total']} in all{by_hand}{row}"
+    for failure in unit["failures"]:
+        held = ", quarantined" if failure["quarantined"] else ""
+        error = one_line(failure["error"]) or "failure"
+        last = length(now - failure["last"])
+        yield f"Failure:    {short(failure['fingerprint'])} {error}, {times(failure['count'])}, last {last} ago{held}"
+    for budget in unit["budgets"]:
+        amounts = [_amount(budget["meter"], budget[part]) for part in ("spent", "reserved", "limit")]
+        yield f"Budget:     {amounts[0]} spent, {amounts[1]} reserved, of {amounts[2]} per {budget['by']}"
+    if unit["revision"]:
+        yield f"Revision:   {unit['revision']}"
+    for order in unit["orders"]:
+        yield f"Order:      {order['order']} by {order['by'] or 'a person'} {one_line(order['note'])}, " + (
+            f"{length(now - order['at'])} ago"
+        )
+
+
+def _opinions(opinions: Iterable[Mapping[str, Any]], now: float) -> Iterable[str]:
+    yield from ("", "What each safeguard says:")
+    fine = []
+    for said in opinions:
+        name = said["policy"] if said["by"] == "unit" else f"{said['policy']} ({said['by']})"
+        if said["verb"] == "proceed" and not said["reasons"]:
+            fine.append(name)
+        for reason in said["reasons"]:
+            yield f"  {name}: {said['verb']}: {one_line(reason['text'])}{_until(reason, now)} [{reason['code']}]"
+    if fine:
+        yield f"  nothing against it: {', '.join(fine)}"
+
+
+def _remedies(unit: Mapping[str, Any]) -> Iterable[str]:
+    remedies = dict.fromkeys(reason["remedy"] for reason in unit["reasons"] if reason["remedy"])
+    if remedies:
+        yield from ("", "What to do:", *(f"  {remedy}" for remedy in remedies))
+
+
+def _until(reason: Mapping[str, Any], now: float) -> str:
+    until = reason["until"]
+    return "" if until is None else f" (until {clock_time(until, now)}, in {length(until - now)})"
+
+
+def _amount(meter: str, amount: int) -> str:
+    return f"{amount / MONEY:.2f} USD" if meter == "usd" else f"{amount} {meter}"

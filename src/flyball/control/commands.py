@@ -1,0 +1,178 @@
+"""The one registry of verbs, for the command line, the daemon's socket and whatever comes; and how a verb is asked for
+in one line of JSON.
+
+A command takes its arguments by name and gives back data that becomes JSON as it is.
+"""
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+import msgspec
+
+from flyball.control import looking, orders
+from flyball.control.context import SUGGESTIONS_MAX, Args, Argument, Command, CommandError, Context, Right
+from flyball.core.decision import Verb
+from flyball.errors import FlyballError
+
+__all__ = [
+    "COMMANDS",
+    "LINE_MAX",
+    "PROTOCOL",
+    "Command",
+    "CommandError",
+    "Context",
+    "Request",
+    "Right",
+    "answer",
+    "check_version",
+    "find",
+    "not_ok",
+    "ok",
+    "parse",
+    "serve_line",
+]
+
+PROTOCOL: Final = 1
+"""Of requests and answers. A request with another version is refused."""
+LINE_MAX: Final = 64 * 1024
+"""Bytes of a request: a few hundred names of units."""
+
+_UNIT = Argument(name="unit", kind=str, help="The unit's name.", default="")
+_UNITS = Argument(name="units", kind=list, help="Names of units.")
+_ALL = Argument(name="all", kind=bool, help="All units.", default=False)
+_NOTE = Argument(name="note", kind=str, help="Why, for whoever looks later.")
+
+
+def _command(name: str, right: Right, text: str, run: Callable[[Context, Args], Any], *arguments: Argument) -> Command:
+    return Command(name=name, arguments=arguments, right=right, help=text, run=run)
+
+
+_LIST: Final = (
+    _command("status", Right.LOOK, "The fleet and its units.", looking.status, _UNITS),
+    _command("unit", Right.LOOK, "All that there is to see of one unit.", looking.unit, _UNIT),
+    _command(
+        "why",
+        Right.LOOK,
+        "Why a unit is what it is: every policy's opinion, and what happened last.",
+        looking.why,
+        _UNIT,
+        Argument(name="limit", kind=int, help="How many entries of the journal.", default=10),
+    ),
+    _command(
+        "events",
+        Right.LOOK,
+        "The journal, the newest entries or those after a number.",
+        looking.events,
+        Argument(name="unit", kind=str, help="Only of this unit."),
+        Argument(name="limit", kind=int, help="How many at most.", default=100),
+        Argument(name="after", kind=int, help="Entries with a higher number than this."),
+        Argument(name="since", kind=float, help="Not before this instant (Unix seconds)."),
+    ),
+    _command("state", Right.LOOK, "healthy, degraded or halted, with counts.", looking.state, _UNIT),
+    _command(
+        "pause",
+        Right.OPERATE,
+        "End it, and hold it until it is resumed.",
+        orders.held(Verb.HOLD, "pause"),
+        _UNITS,
+        _ALL,
+        _NOTE,
+    ),
+    _command("resume", Right.OPERATE, "Let go on what waits for a person.", orders.resume, _UNITS, _ALL),
+    _command(
+        "reset",
+        Right.OPERATE,
+        "Forget failures, lift a quarantine.",
+        orders.reset,
+        Argument(name="fingerprint", kind=str, help="The first digits of a failure's fingerprint."),
+        _ALL,
+        Argument(name="dry_run", kind=bool, help="Only say what would be forgotten.", default=False),
+    ),
+    _command(
+        "stop", Right.OPERATE, "End it, and do not start it again.", orders.held(Verb.STOP, "stop"), _UNITS, _ALL, _NOTE
+    ),
+    _command("start", Right.OPERATE, "Start it.", orders.started("start"), _UNITS, _ALL),
+    _command("restart", Right.OPERATE, "End it, and start it again.", orders.started("restart"), _UNITS, _ALL),
+    _command(
+        "kill",
+        Right.OPERATE,
+        "End it at once, without grace; stopped then.",
+        orders.held(Verb.STOP, "kill"),
+        _UNITS,
+        _ALL,
+        _NOTE,
+    ),
+)
+COMMANDS: Final[Mapping[str, Command]] = {command.name: command for command in _LIST}
+"""Every verb."""
+
+
+def find(verb: str) -> Command:
+    """The command of that name. CommandError if there is none."""
+    if verb not in COMMANDS:
+        near = get_close_matches(verb, COMMANDS, n=SUGGESTIONS_MAX)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(COMMANDS)}"
+        raise CommandError("unknown_verb", f"no verb {verb!r}; {hint}")
+    return COMMANDS[verb]
+
+
+def answer(context: Context, verb: str, args: Args) -> Any:
+    """Run a command; its answer as plain data, the very same that a client of the socket gets."""
+    return msgspec.json.decode(msgspec.json.encode(find(verb)(context, args)))
+
+
+# One request a line.
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What comes over the socket."""
+
+    v: int
+    id: int
+    verb: str
+    args: dict[str, Any] = {}
+
+
+def serve_line(context: Context, line: bytes) -> bytes:
+    """Answer one request. Whatever is wrong with it is an answer too; this never raises what a caller could cause."""
+    number = 0
+    try:
+        request = parse(line)
+        number = request.id
+        check_version(request)
+        return ok(number, find(request.verb)(context, request.args))
+    except FlyballError as error:
+        return not_ok(number, error)
+
+
+def parse(line: bytes) -> Request:
+    """A request. CommandError if it is none."""
+    if len(line) > LINE_MAX:
+        raise CommandError("bad_request", f"a request of {len(line)} bytes; allowed: {LINE_MAX}")
+    try:
+        return msgspec.json.decode(line, type=Request)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CommandError("bad_request", f"not a request: {error}") from None
+
+
+def check_version(request: Request) -> None:
+    """CommandError if the request is of another protocol."""
+    if request.v != PROTOCOL:
+        raise CommandError(
+            "bad_version",
+            f"a request of protocol {request.v}; this daemon speaks {PROTOCOL}",
+            remedy="The command and the daemon are of different versions: restart the daemon.",
+        )
+
+
+def ok(number: int, data: Any) -> bytes:
+    """An answer, as a line."""
+    return msgspec.json.encode({"id": number, "ok": True, "data": data}) + b"\n"
+
+
+def not_ok(number: int, error: FlyballError) -> bytes:
+    """The answer to what could not be done, as a line."""
+    code = error.code if isinstance(error, CommandError) else "failed"
+    said = {"code": code, "text": str(error), "remedy": error.remedy}
+    return msgspec.json.encode({"id": number, "ok": False, "error": said}) + b"\n"

@@ -1,0 +1,145 @@
+"""Who asks, through what, and of whom; what a command is; and how units are found by name. No command is made here."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import IntEnum
+from typing import Any, Final
+
+from flyball.config import Settings
+from flyball.control.past import Past
+from flyball.control.views import Gone, Look
+from flyball.errors import FlyballError
+from flyball.governor import Governor
+
+SUGGESTIONS_MAX: Final = 3
+"""Names offered for one that is not known."""
+LISTED_MAX: Final = 10
+"""Names listed in an error."""
+
+Args = Mapping[str, Any]
+Poke = Callable[[str, str], None]
+"""Told of every order: the unit (all: ""), and the verb. May be called from any thread, and must not block."""
+
+
+class Right(IntEnum):
+    """What somebody may do."""
+
+    LOOK = 0
+    OPERATE = 1
+
+
+class CommandError(FlyballError):
+    """A command cannot be done as it was given. `code` is for machines."""
+
+    def __init__(self, code: str, text: str, *, remedy: str = "") -> None:
+        super().__init__(text, remedy=remedy)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Who asks, through what, and of whom."""
+
+    governor: Governor
+    settings: Settings
+    who: str
+    channel: str
+    """`cli`, `socket`, …: it is a part of the note of every order."""
+    poke: Poke | None = None
+    """None: no daemon runs."""
+    gone: Gone | None = None
+    past: Past = field(default_factory=Past)
+    """Kept between commands: then only what is new in the journal is read."""
+    right: Right = Right.OPERATE
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The units that the settings name."""
+        return tuple(unit.name for unit in self.settings.units)
+
+    def look(self) -> Look:
+        """One look at the store."""
+        return Look(self.governor, self.past, units=self.named, gone=self.gone)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """One argument of a command."""
+
+    name: str
+    kind: type
+    help: str
+    default: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One verb."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    right: Right
+    help: str
+    run: Callable[[Context, Args], Any]
+
+    def __call__(self, context: Context, given: Args) -> Any:
+        """Run it. CommandError if it may not be, or its arguments are wrong; then nothing was done."""
+        if context.right < self.right:
+            raise CommandError("forbidden", f"{context.who or 'this caller'} may look, but not `{self.name}`")
+        return self.run(context, self._checked(given))
+
+    def _checked(self, given: Args) -> Args:
+        known = {argument.name: argument for argument in self.arguments}
+        for name in given:
+            if name not in known:
+                takes = f"it takes {', '.join(known)}" if known else "it takes none"
+                raise CommandError("bad_argument", f"`{self.name}` has no argument {name!r}; {takes}")
+        checked = {name: argument.default for name, argument in known.items()}
+        for name, value in given.items():
+            kind = known[name].kind
+            if value is None:
+                continue
+            good = (
+                isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
+                if kind is list
+                else isinstance(value, int | float) and not isinstance(value, bool)
+                if kind is float
+                else type(value) is kind
+            )
+            if not good:
+                wanted = {list: "a list of texts", float: "a number", int: "a whole number", bool: "true or false"}
+                text = f"`{self.name}`: {name} has to be {wanted.get(kind, 'a text')}"
+                raise CommandError("bad_argument", text)
+            checked[name] = value
+        return checked
+
+
+# Names.
+
+
+def known_unit(look: Look, unit: str) -> str:
+    return known_units(look, [unit])[0]
+
+
+def known_units(look: Look, units: Iterable[str]) -> list[str]:
+    """The units, each once. CommandError if one is not known."""
+    there = look.units()
+    wanted = list(dict.fromkeys(units))
+    for unit in wanted:
+        if unit not in there:
+            raise unknown_unit(unit, there)
+    return wanted
+
+
+def unknown_unit(unit: str, there: Sequence[str]) -> CommandError:
+    """What to say of a unit that is not known."""
+    near = get_close_matches(unit, there, n=SUGGESTIONS_MAX)
+    if near:
+        hint = f"did you mean {' or '.join(near)}?"
+    elif there:
+        more = f" and {len(there) - LISTED_MAX} more" if len(there) > LISTED_MAX else ""
+        hint = f"there are {', '.join(there[:LISTED_MAX])}{more}"
+    else:
+        hint = "nothing ran here yet"
+    return CommandError("unknown_unit", f"no unit {unit!r}; {hint}", remedy="`flyball status` lists all units.")

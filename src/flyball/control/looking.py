@@ -1,0 +1,83 @@
+"""Commands that look: they change nothing, and need no daemon."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from flyball.control.context import Args, CommandError, Context, known_unit, known_units
+from flyball.control.text import entry_data
+from flyball.control.views import reasons_of
+from flyball.core.event import Start
+from flyball.core.time import SECOND
+from flyball.governor import VERB_NAMES
+from flyball.store import Entry
+
+EVENTS_MAX: Final = 10_000
+"""Entries in one answer: some megabytes."""
+
+
+def status(context: Context, args: Args) -> Any:
+    look = context.look()
+    views = [look.unit(unit) for unit in look.units()]
+    wanted = known_units(look, args["units"] or ())
+    return {"fleet": look.fleet(views), "units": [view for view in views if not wanted or view.name in wanted]}
+
+
+def unit(context: Context, args: Args) -> Any:
+    look = context.look()
+    return look.unit(known_unit(look, args["unit"]))
+
+
+def state(context: Context, args: Args) -> Any:
+    look = context.look()
+    return look.policy_state(known_unit(look, args["unit"]))
+
+
+def why(context: Context, args: Args) -> Any:
+    look = context.look()
+    unit = known_unit(look, args["unit"])
+    view = look.unit(unit)
+    opinions = look.opinions(unit)
+    start = context.governor.look(Start(unit=unit, labels=view.labels)) if not view.running else None
+    past = look.past.of(unit)
+    return {
+        "unit": view,
+        "opinions": [
+            {
+                "policy": policy.name,
+                "by": policy.by,
+                "verb": VERB_NAMES[said.verb],
+                "reasons": reasons_of([opinion], unit),
+            }
+            for opinion in opinions
+            for policy, _, said in [opinion]
+        ],
+        "start": None if start is None else {"verb": VERB_NAMES[start.verb], "codes": start.codes},
+        "detail": past.last_exit.detail if past.last_exit is not None and past.last_exit.cause.failed else "",
+        "events": _entries(context, unit, args["limit"]),
+        "at": look.now / SECOND,
+    }
+
+
+def events(context: Context, args: Args) -> Any:
+    limit, after, since, unit = args["limit"], args["after"], args["since"], args["unit"]
+    if not 0 <= limit <= EVENTS_MAX:
+        raise CommandError("bad_argument", f"limit is {limit}; allowed: 0 to {EVENTS_MAX}")
+    if unit is not None:
+        unit = known_unit(context.look(), unit)
+    store = context.governor.store
+    # The end of the journal is read first: what comes in between is found the next time, and not missed.
+    last = store.read(()).seq if after is None else after
+    if not limit:
+        found: Sequence[Entry] = ()
+    elif after is None:
+        found = store.last_entries(limit=limit, unit=unit)
+    else:
+        found = store.entries(after=after, limit=limit, unit=unit)
+    last = max(last, found[-1].seq) if found else last
+    if since is not None:
+        found = [entry for entry in found if entry.at >= since * SECOND]
+    return {"events": [entry_data(entry) for entry in found], "last": last}
+
+
+def _entries(context: Context, unit: str, limit: int) -> list[Any]:
+    return [entry_data(entry) for entry in context.governor.store.last_entries(limit=limit, unit=unit)]

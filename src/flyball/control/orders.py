@@ -1,0 +1,205 @@
+"""Commands that order. Each order is submitted to the governor with who gave it and by which channel, so the journal is
+the audit trail; then the daemon, if there is one, is told to look. Nothing here starts or ends anything itself."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from flyball.control.context import LISTED_MAX, Args, CommandError, Context, known_units
+from flyball.control.shapes import FailureView
+from flyball.control.text import times
+from flyball.control.views import Look
+from flyball.core.decision import Verb
+from flyball.core.event import Held, Released, Start
+
+NOTE_MAX: Final = 500
+"""Characters of a note: it becomes a part of a reason's text."""
+
+RESUMED: Final = ("manual", "flapping", "restart", "storm", "clock", "resumes")
+"""Policies whose holds a person ends by `resume`. A quarantine is about one failure, and ends by `reset`."""
+FORGOTTEN: Final = ("cooldown", "quarantine")
+"""Policies that count failures by fingerprint."""
+FORGOTTEN_BY_ALL: Final = (*FORGOTTEN, "flapping", "restart")
+"""Policies that count a unit's failures in any way."""
+
+NO_DAEMON: Final = "Start one: `flyball up -d`; or run this unit alone: `flyball run --name {unit} -- COMMAND`."
+
+
+def held(verb: Verb, name: str) -> Callable[[Context, Args], Any]:
+    def order(context: Context, args: Args) -> Any:
+        note = _note(context, args["note"] or ("kill" if name == "kill" else ""))
+        if args["all"]:
+            _refuse_both(args)
+            context.governor.submit(Held(scope="fleet", verb=verb, by=context.who, note=note))
+            return _done(context, name, [""])
+        units = _units(context, args["units"], name)
+        for unit in units:
+            context.governor.submit(Held(unit=unit, verb=verb, by=context.who, note=note))
+        return _done(context, name, units)
+
+    return order
+
+
+def resume(context: Context, args: Args) -> Any:
+    """Whatever waits for a person goes on. Without a unit: what holds the fleet."""
+    look = context.look()
+    if args["all"]:
+        _refuse_both(args)
+    units = known_units(look, args["units"]) if args["units"] else look.units() if args["all"] else []
+    released = []
+    if not args["units"]:
+        released += _release(context, look, "")
+    for unit in units:
+        released += _release(context, look, unit)
+    done = _done(context, "resume", units or [""])
+    if not units:  # only the fleet was asked about; what is held all the same is told
+        done["units"] = [view for view in done["units"] if view.held]
+    return {**done, "released": released}
+
+
+def _release(context: Context, look: Look, unit: str) -> list[dict[str, Any]]:
+    """Lift every hold on the unit (on the fleet: "") that a resume lifts."""
+    scope = "unit" if unit else "fleet"
+    opinions = look.opinions(unit) if unit else context.governor.opinions(Start())
+    policies = tuple(
+        sorted(
+            policy.name
+            for policy, _, said in opinions
+            if policy.by == scope and policy.name in RESUMED and _waits_for_a_person(policy.name, said.verb)
+        )
+    )
+    if not policies:
+        return []
+    context.governor.submit(
+        Released(unit=unit, scope=scope, policies=policies, by=context.who, note=_note(context, ""))
+    )
+    return [{"unit": unit, "policies": policies}]
+
+
+def _waits_for_a_person(policy: str, verb: Verb) -> bool:
+    return verb is Verb.HOLD or (policy == "manual" and verb is not Verb.PROCEED)
+
+
+def reset(context: Context, args: Args) -> Any:
+    """Forget failures: those of one fingerprint, or all. `dry_run` only says which."""
+    if bool(args["fingerprint"]) == args["all"]:
+        raise CommandError(
+            "bad_argument",
+            "reset needs a fingerprint, or --all",
+            remedy="`flyball status` and `flyball why UNIT` show fingerprints; the first digits are enough.",
+        )
+    look = context.look()
+    failures = {unit: look.failures(unit) for unit in look.units()}
+    found = _with_any_failure(look) if args["all"] else _with_fingerprint(failures, args["fingerprint"])
+    cleared = [
+        {"unit": unit, "state": look.unit(unit).state, "failures": [_brief(kind) for kind in kinds]}
+        for unit, kinds in found.items()
+    ]
+    if args["dry_run"]:
+        return {"cleared": cleared, "dry_run": True, "units": []}
+    note = _note(context, "")
+    for unit, kinds in found.items():
+        if args["all"]:
+            context.governor.submit(Released(unit=unit, policies=FORGOTTEN_BY_ALL, by=context.who, note=note))
+            continue
+        for kind in kinds:
+            released = Released(unit=unit, policies=FORGOTTEN, fingerprint=kind.fingerprint, by=context.who, note=note)
+            context.governor.submit(released)
+    return {**_done(context, "reset", list(found)), "cleared": cleared, "dry_run": False}
+
+
+def _with_any_failure(look: Look) -> dict[str, Sequence[FailureView]]:
+    """Units of which any policy that a reset makes forget knows something."""
+    store = look.governor.store
+    units = {key.subject for name in FORGOTTEN_BY_ALL for key in store.states(name) if key.by == "unit"}
+    found = {unit: look.failures(unit) for unit in sorted(units)}
+    return {unit: kinds for unit, kinds in found.items() if kinds or look.unit(unit).failures_in_a_row}
+
+
+def _with_fingerprint(failures: Mapping[str, Sequence[FailureView]], prefix: str) -> dict[str, Sequence[FailureView]]:
+    """The one failure whose fingerprint begins so, and the units that have it."""
+    matches = {kind.fingerprint for kinds in failures.values() for kind in kinds if kind.fingerprint.startswith(prefix)}
+    if prefix in matches:
+        matches = {prefix}
+    listed = [
+        f"{kind.fingerprint} ({unit}: {kind.error or 'failure'}, {times(kind.count)})"
+        for unit, kinds in failures.items()
+        for kind in kinds
+        if not matches or kind.fingerprint in matches
+    ]
+    there_are = "; ".join(listed[:LISTED_MAX]) + (f"; and {len(listed) - LISTED_MAX} more" * (len(listed) > LISTED_MAX))
+    if len(matches) > 1:
+        text = f"{prefix!r} is the beginning of {len(matches)} fingerprints: {there_are}"
+        raise CommandError("ambiguous", text, remedy="Give more digits of the one that is meant.")
+    if not matches:
+        remedy = "`flyball status` shows the failures that are remembered."
+        if prefix in failures:
+            remedy = f"{prefix!r} is a unit: `flyball why {prefix}` shows its failures and what holds it."
+        text = f"no failure has a fingerprint that begins with {prefix!r}"
+        text += f"; there are {there_are}" if listed else "; no failure is remembered"
+        raise CommandError("not_found", text, remedy=remedy)
+    return {
+        unit: [kind for kind in kinds if kind.fingerprint in matches]
+        for unit, kinds in failures.items()
+        if any(kind.fingerprint in matches for kind in kinds)
+    }
+
+
+def started(name: str) -> Callable[[Context, Args], Any]:
+    """A person wants it to run: what a person ordered before is taken back, and the daemon starts it."""
+
+    def order(context: Context, args: Args) -> Any:
+        if args["all"]:
+            _refuse_both(args)
+        units = context.look().units() if args["all"] else _units(context, args["units"], name)
+        if context.poke is None:
+            raise CommandError(
+                "no_daemon",
+                "no daemon runs here, so there is nobody to start it",
+                remedy=NO_DAEMON.format(unit=units[0] if units else "NAME"),
+            )
+        for unit in units:
+            note = _note(context, name)
+            context.governor.submit(Released(unit=unit, policies=("manual",), by=context.who, note=note))
+        return _done(context, name, units)
+
+    return order
+
+
+def _done(context: Context, verb: str, units: Sequence[str]) -> dict[str, Any]:
+    """Tell the daemon, and say how the fleet and these units stand now (all of them: "")."""
+    if context.poke is not None:
+        for unit in units:
+            context.poke(unit, verb)
+    look = context.look()
+    shown = look.units() if "" in units else sorted(units)
+    return {
+        "fleet": look.fleet_state(),
+        "units": [look.unit(unit) for unit in shown],
+        "daemon": context.poke is not None,
+    }
+
+
+def _units(context: Context, units: Sequence[str] | None, name: str) -> list[str]:
+    if not units:
+        raise CommandError("bad_argument", f"{name} needs the name of a unit, or --all")
+    return known_units(context.look(), units)
+
+
+def _refuse_both(args: Args) -> None:
+    if args["units"]:
+        raise CommandError("bad_argument", "name units, or give --all; not both")
+
+
+def _note(context: Context, note: str) -> str:
+    if len(note) > NOTE_MAX:
+        raise CommandError("bad_argument", f"a note of {len(note)} characters; allowed: {NOTE_MAX}")
+    return f"via {context.channel}" + (f": {note}" if note else "")
+
+
+def _brief(kind: FailureView) -> dict[str, Any]:
+    return {
+        "fingerprint": kind.fingerprint,
+        "error": kind.error,
+        "count": kind.count,
+        "quarantined": kind.quarantined,
+    }

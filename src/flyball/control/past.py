@@ -1,0 +1,100 @@
+"""The past of each unit, as far as the journal tells it. Read once, and then only what is new; nothing is stored.
+
+Policies forget what no longer matters to them. What people still ask about (how did it end last, who started it, who
+ordered what) is in the journal alone.
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from flyball.core.codec import decode_body
+from flyball.core.event import Exited, Held, Released, Revise, Start
+from flyball.core.time import Instant
+from flyball.store import Entry, Store
+
+SCAN_MAX: Final = 50_000
+"""Entries that are read at first: the newest. Half a second of work; totals do not reach further back."""
+CHUNK_MAX: Final = 5_000
+"""Entries in memory at a time."""
+ORDERS_MAX: Final = 5
+"""Orders remembered for a unit: the newest. All of them are in the journal."""
+TOLD: Final = frozenset(("start", "resume", "revise", "exited", "held", "released"))
+"""Kinds of events that tell of a unit's past; steps and signs of life, which are the most, do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a person ordered."""
+
+    at: Instant
+    order: Held | Released
+
+
+@dataclass(slots=True)
+class UnitPast:
+    """What happened to one unit (or, under no name, to the fleet)."""
+
+    since: Instant | None = None
+    """When it last started, exited, was changed, held or released."""
+    starts: int = 0
+    restarts: int = 0
+    """Starts that it made by itself after an exit."""
+    by_hand: int = 0
+    """Starts that a person asked for, after the first one."""
+    exited_at: Instant = 0
+    last_exit: Exited | None = None
+    runs: dict[str, Instant] = field(default_factory=dict)
+    """When each run that has not exited was started."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    orders: tuple[Order, ...] = ()
+
+    def hear(self, entry: Entry) -> None:
+        """What an entry adds to it. A refused request changed nothing."""
+        event = decode_body(entry.body).event
+        match event:
+            case Start() | Revise() if entry.verb != "proceed":
+                return
+            case Start():
+                self.restarts += event.again
+                self.by_hand += not event.again and self.starts > 0
+                self.starts += 1
+                self.runs[event.run] = entry.at
+                self.labels = event.labels
+            case Exited():
+                self.exited_at, self.last_exit = entry.at, event
+                self.runs.pop(event.run, None)
+            case Held() | Released():
+                self.orders = (*self.orders, Order(entry.at, event))[-ORDERS_MAX:]
+        self.since = entry.at
+
+
+class Past:
+    """The past of all units. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._seq: int | None = None
+        self._units: dict[str, UnitPast] = {}
+        self._lock = threading.Lock()
+
+    def of(self, unit: str) -> UnitPast:
+        """One unit's past; an empty one if the journal knows nothing of it."""
+        return self._units.get(unit) or UnitPast()
+
+    @property
+    def units(self) -> frozenset[str]:
+        """Whom the journal knows."""
+        with self._lock:
+            return frozenset(self._units) - {""}
+
+    def catch_up(self, store: Store) -> None:
+        """Read what is new in the journal."""
+        with self._lock:
+            if self._seq is None:
+                self._seq = max(0, store.read(()).seq - SCAN_MAX)
+            while entries := store.entries(after=self._seq, limit=CHUNK_MAX):
+                for entry in entries:
+                    if entry.event in TOLD:
+                        self._units.setdefault(entry.unit, UnitPast()).hear(entry)
+                self._seq = entries[-1].seq

@@ -1,0 +1,208 @@
+"""Words for people: a line for each entry of the journal, tables, times. Plain text; colours are the caller's business.
+
+The present is an argument here too.
+"""
+
+import signal
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from flyball.core.codec import decode_body
+from flyball.core.decision import Decision, Verb
+from flyball.core.event import Beat, Booted, Cause, Event, Exited, Held, Released, Resume, Revise, Start, Step, Stepped
+from flyball.core.time import DAY, FOREVER, MILLISECOND, MINUTE, SECOND, Instant, Span, format_span, span
+from flyball.store import Entry
+
+SHORT: Final = 8
+"""Digits of a fingerprint that are shown: with a thousand kinds of failures, two of them meet once in ten thousand
+fleets, and then more digits are asked for."""
+CELL_MAX: Final = 60
+"""Characters of one cell of a table that is not the last."""
+
+
+def short(fingerprint: str) -> str:
+    """A fingerprint as it is shown."""
+    return fingerprint[:SHORT]
+
+
+# Times.
+
+
+def clock_time(at: float, now: float) -> str:
+    """An instant (Unix seconds) in local time; with its date if it is not of the last day."""
+    when = datetime.fromtimestamp(at, tz=UTC).astimezone()
+    return when.strftime("%H:%M:%S" if abs(now - at) < DAY / SECOND else "%Y-%m-%d %H:%M:%S")
+
+
+def length(seconds: float) -> str:
+    """A length as it is read at a glance: no more exact than it has to be."""
+    whole = max(0, span(seconds))
+    return format_span(_rounded(whole))
+
+
+def _rounded(whole: Span) -> Span:
+    if whole < 10 * MILLISECOND:
+        return whole
+    if whole < SECOND:
+        return round(whole, -3)
+    return round(whole, -5) if whole < MINUTE else whole // SECOND * SECOND
+
+
+def ago(at: float | None, now: float) -> str:
+    """How long since."""
+    return "" if at is None else length(now - at)
+
+
+def times(count: int) -> str:
+    """How often: `once`, `6 times`."""
+    return "once" if count == 1 else f"{count} times"
+
+
+# What happened.
+
+
+def exit_text(cause: str, error: str, code: int | None, number: int | None, fingerprint: str = "") -> str:
+    """How a run ended: `error: exit 3 (7f3a9c21)`."""
+    how = error
+    if not how and number is not None:
+        how = signal_name(number)
+    elif not how and code is not None:
+        how = f"exit {code}"
+    text = f"{cause}: {how}" if how and how != cause else cause
+    return f"{text} ({short(fingerprint)})" if fingerprint and cause not in (Cause.DONE, Cause.STOPPED) else text
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL` for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def describe(event: Event, decision: Decision, now: Instant) -> str:
+    """What happened and what was decided, in one line, without the unit's name."""
+    said = _said(event, decision)
+    if decision.proceeds:
+        return said
+    return f"{said}; {answer_text(decision, now)}" if said else answer_text(decision, now)
+
+
+def answer_text(decision: Decision, now: Instant) -> str:
+    """A decision in one line: what follows, and why."""
+    texts = [reason.text for reason in decision.reasons if reason.verb is decision.verb]
+    why = f": {'; '.join(texts)}" if texts else ""
+    match decision.verb:
+        case Verb.WAIT if decision.until < FOREVER:
+            does = f"waits {format_span(_rounded(max(0, decision.until - now)))}"
+        case Verb.WAIT:
+            does = "waits"
+        case Verb.FINISH:
+            does = "ends"
+        case Verb.STOP:
+            does = "is stopped"
+        case Verb.HOLD:
+            does = "is held"
+        case _:
+            return f"goes on{why}"
+    return does + why
+
+
+def _said(event: Event, decision: Decision) -> str:
+    granted = decision.proceeds
+    match event:
+        case Resume():
+            return "resumed from a checkpoint" if granted else "asked to resume"
+        case Start(again=True):
+            return "started again" if granted else "asked to start again"
+        case Start():
+            return "started" if granted else "asked to start"
+        case Step():
+            return (
+                f"{event.steps} steps granted"
+                if granted and event.steps > 1
+                else "a step"
+                if granted
+                else "asked to step"
+            )
+        case Revise():
+            by = f" by {event.by}" if event.by else ""
+            cleared = ": failures cleared by change" if granted else ""
+            return f"definition {short(event.revision)}{by}{cleared}"
+        case Stepped():
+            return f"{len(event.done)} steps made" if len(event.done) != 1 else "a step made"
+        case Beat():
+            return "alive" if granted else ""
+        case Exited():
+            return "exited: " + exit_text(event.cause, event.error, event.code, event.signal, event.fingerprint)
+        case Booted():
+            return f"a supervisor started with {event.units} units"
+        case Held():
+            ordered = {Verb.HOLD: "paused", Verb.STOP: "stopped", Verb.FINISH: "told to finish"}.get(event.verb, "held")
+            return f"{ordered} by {_person(event)}{_scope(event.scope)}"
+        case Released():
+            what = (
+                f"failure {short(event.fingerprint)}" if event.fingerprint else ", ".join(event.policies) or "all holds"
+            )
+            return f"released by {_person(event)}{_scope(event.scope)}: {what}"
+    return type(event).__name__.lower()
+
+
+def _person(event: Held | Released) -> str:
+    return (event.by or "a person") + (f" {event.note}" if event.note else "")
+
+
+def _scope(scope: str) -> str:
+    return "" if scope == "unit" else f" for the {scope}"
+
+
+def entry_data(entry: Entry) -> dict[str, Any]:
+    """An entry of the journal as data: what it says, in words and in fields."""
+    body = decode_body(entry.body)
+    event, decision = body.event, body.decision
+    # What follows an order is said by the order itself.
+    order = isinstance(event, Held | Released)
+    return {
+        "seq": entry.seq,
+        "at": entry.at / SECOND,
+        "unit": entry.unit,
+        "event": entry.event,
+        "verb": entry.verb,
+        "until": None if decision.until >= FOREVER else decision.until / SECOND,
+        "text": _said(event, decision) if order else describe(event, decision, entry.at),
+        "reasons": msgspec.to_builtins(decision.reasons),
+        "data": msgspec.to_builtins(event),
+    }
+
+
+def event_line(data: Mapping[str, Any], now: float, *, unit: bool = True) -> str:
+    """One line for an entry that was made into data."""
+    who = f"{data['unit'] or 'fleet'}: " if unit else ""
+    return f"{clock_time(data['at'], now)}  {who}{one_line(data['text'])}"
+
+
+# Tables.
+
+
+def one_line(text: str) -> str:
+    """Without line breaks and other control characters: what a unit's error says must not steer a terminal."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
+    """Lines of a table; the last column is cut off at the width."""
+    cells = [[one_line(cell) for cell in row] for row in (head, *rows)]
+    last = len(head) - 1
+    widths = [min(CELL_MAX, max(len(row[place]) for row in cells)) for place in range(last)]
+    lines = []
+    for row in cells:
+        line = "  ".join([*(f"{_cut(row[place], widths[place]):<{widths[place]}}" for place in range(last)), row[last]])
+        lines.append((line if width is None else _cut(line, width)).rstrip())
+    return lines
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(1, width - 1)] + "…"

@@ -1,0 +1,408 @@
+"""What people see of units and of the fleet. Computed from states and journal each time somebody looks; nothing here is
+stored, so nothing can disagree with what the policies know."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from flyball.control.past import Order, Past, UnitPast
+from flyball.control.shapes import (
+    BreakerView,
+    BudgetView,
+    ExitView,
+    FailureView,
+    FleetState,
+    FleetView,
+    LiveView,
+    OrderView,
+    PolicyState,
+    ReasonView,
+    RestartsView,
+    UnitView,
+    Word,
+)
+from flyball.core import window
+from flyball.core.codec import decode_state
+from flyball.core.decision import PROCEED, Decision, Verb
+from flyball.core.event import Held, Resume, Start
+from flyball.core.panel import REFUSED
+from flyball.core.policy import AnyPolicy, Gate, Key, S, State
+from flyball.core.time import FOREVER, Instant, later, seconds
+from flyball.governor import VERB_NAMES, Governor
+from flyball.policies import Breaker, Budget, Cooldown, Exclusive, Flapping, Manual, Quarantine, Restart, Storm
+from flyball.policies.breaker import State as BreakerState
+from flyball.policies.exclusive import State as Leases
+from flyball.policies.revision import State as RevisionState
+
+Opinion = tuple[AnyPolicy, State, Decision]
+"""A policy, what it knows, and what it says."""
+
+Gone = Callable[[str], bool]
+"""Says of a holder whether it is certainly dead."""
+
+
+HELD: Final = (Word.QUARANTINED, Word.HALTED, Word.FAILED, Word.PAUSED)
+"""Words for units that wait for a person. Where several are true, the first of them is said: a pause hides nothing."""
+
+HOLDS: Final = {
+    "quarantined": Word.QUARANTINED,
+    "halted": Word.HALTED,
+    "restarts_in_a_row": Word.HALTED,
+    "max_resume_attempts_exceeded": Word.FAILED,
+}
+"""What a hold is called, by its code. All others wait to be resumed: paused."""
+
+ENDS: Final = {
+    "ended_error": Word.FAILED,
+    "ended_timeout": Word.FAILED,
+    "ended_starved": Word.FAILED,
+    "ended_lost": Word.FAILED,
+    "ended_stopped": Word.STOPPED,
+    "finishing": Word.STOPPED,
+}
+"""What an end without another run is called, by its code. All others: finished."""
+
+
+STARTS: Final = ("start", "restart")
+"""Orders that take back what a person ordered before; their note ends with their name."""
+
+
+class Look:
+    """One look at a store: the present, and what is read once for all units."""
+
+    def __init__(self, governor: Governor, past: Past, *, units: Iterable[str] = (), gone: Gone | None = None) -> None:
+        past.catch_up(governor.store)
+        self.governor = governor
+        self.past = past
+        self.now: Instant = max(governor.clock.now(), governor.store.read(()).at)
+        self._named = tuple(units)
+        self._gone = gone or (lambda _: False)
+
+    def units(self) -> list[str]:
+        """Every unit that is known by the settings, the states or the journal."""
+        stated = {key.subject for key in self.governor.store.states() if key.by == "unit"}
+        return sorted({*self._named, *stated, *self.past.units} - {""})
+
+    def opinions(self, unit: str) -> Sequence[Opinion]:
+        """What each policy says of the unit now, of its run too if it has one."""
+        run, labels = self._run(unit)
+        opinions = self.governor.opinions(Start(unit=unit, run=run, labels=labels))
+        return opinions if run else [*opinions, *self._refusal(unit, labels, opinions)]
+
+    def unit(self, unit: str) -> UnitView:
+        """All that there is to see of one unit."""
+        past, opinions = self.past.of(unit), self.opinions(unit)
+        live = tuple(self._live(opinions, past))
+        running = any(not run.lost for run in live)
+        binds = _binds_a_run if running else _binds_a_start
+        heard = [opinion for opinion in opinions if binds(opinion)]
+        decision = joined(heard)
+        word = _word(heard, decision, opinions)
+        return UnitView(
+            name=unit,
+            state=word,
+            held=decision.verb is Verb.HOLD,
+            running=running,
+            since=_at(past.since),
+            until=_at(decision.until) if decision.verb in (Verb.WAIT, Verb.HOLD) else None,
+            reasons=reasons_of(heard, unit),
+            restarts=self._restarts(opinions, past),
+            failures_in_a_row=max((state.row for _, state, _ in _of(Restart, opinions, "unit")), default=0),
+            failures=_failures(opinions, self.now),
+            last_exit=_exit(past),
+            live=live,
+            budgets=_budgets(opinions),
+            revision=self._revision(unit),
+            orders=_orders(past.orders),
+            labels=dict(self._run(unit)[1]),
+        )
+
+    def fleet_state(self) -> FleetState:
+        """What the fleet is, without its units."""
+        opinions = self.governor.opinions(Start())
+        ordered = max((state.verb for _, state, _ in _of(Manual, opinions, "fleet")), default=Verb.PROCEED)
+        ends = ordered in (Verb.FINISH, Verb.STOP)
+        held = joined(opinions).verb is Verb.HOLD
+        drains = ends and bool(self.governor.store.states(Exclusive.NAME))
+        return FleetState(
+            state="draining" if drains else "paused" if ends or held else "running",
+            held=held,
+            reasons=reasons_of(opinions),
+            at=seconds(self.now),
+        )
+
+    def fleet(self, units: Sequence[UnitView]) -> FleetView:
+        """The fleet, of which these are all the units."""
+        state, breakers = self.fleet_state(), self._breakers()
+        storms = _of(Storm, self.governor.opinions(Start()), "fleet")
+        return FleetView(
+            state=state.state,
+            held=state.held,
+            reasons=state.reasons,
+            at=state.at,
+            breaker=next((breaker.state for breaker in breakers if breaker.by == "fleet"), "closed"),
+            breakers=tuple(breakers),
+            storm=any(storm.paused for _, storm, _ in storms),
+            units=len(units),
+            running=sum(view.running for view in units),
+            counts=dict(sorted(Counter(str(view.state) for view in units).items())),
+            orders=_orders(self.past.of("").orders),
+        )
+
+    def policy_state(self, unit: str) -> PolicyState:
+        """What the flapping policy knows: the three states, flaps in a row, failing exits within its window."""
+        for policy, state, decision in _of(Flapping, self.governor.opinions(Start(unit=unit)), "unit"):
+            word = "halted" if decision.verb is Verb.HOLD else "degraded" if state.flaps else "healthy"
+            within = policy.failing_within_window(state, state.lived.at(self.now))
+            return PolicyState(state=word, consecutive_flaps=state.flaps, exits_in_window=within)
+        return PolicyState(state="healthy", consecutive_flaps=0, exits_in_window=0)
+
+    def failures(self, unit: str) -> tuple[FailureView, ...]:
+        """The kinds of failures of a unit that are remembered."""
+        return _failures(self.governor.opinions(Start(unit=unit)), self.now)
+
+    def _run(self, unit: str) -> tuple[str, Mapping[str, str]]:
+        """The first live run of a unit, and its labels; of a unit without one, the labels of its last."""
+        leases = self._state(Leases, Key(Exclusive.NAME, "unit", unit))
+        for run, live in (leases.runs if leases else {}).items():
+            return run, live.labels
+        return "", self.past.of(unit).labels
+
+    def _refusal(self, unit: str, labels: Mapping[str, str], opinions: Sequence[Opinion]) -> Iterable[Opinion]:
+        """Who holds the unit by refusing its next resume. A refused request leaves no trace in the policy that counts
+        (three of three is not too many), only the refusal itself: that is how the fourth is known."""
+        keys = [Key(REFUSED, kind, unit) for kind in ("resume", "start")]
+        refused = {
+            code for data in self.governor.store.read(keys).records.values() for code in msgspec.json.decode(data)
+        }
+        if not refused - {code for _, _, said in opinions for code in said.codes}:
+            return
+        for reason in self.governor.look(Resume(unit=unit, labels=labels)).reasons:
+            for policy, state, said in opinions:
+                if reason.verb is Verb.HOLD and policy.name == reason.policy and reason.code in refused - {*said.codes}:
+                    yield policy, state, Decision(Verb.HOLD, reasons=(reason,))
+
+    def _state(self, kind: type[S], key: Key) -> S | None:
+        """What is stored under a key, if it can be read. Whoever has to act on it says so; here it is only shown."""
+        data = self.governor.store.read([key]).records.get(key)
+        return None if data is None else _readable(kind, data)
+
+    def _live(self, opinions: Sequence[Opinion], past: UnitPast) -> Iterable[LiveView]:
+        for _, state, _ in _of(Exclusive, opinions, "unit"):
+            for run, live in state.runs.items():
+                since = past.runs.get(run)
+                yield LiveView(
+                    run=run,
+                    holder=live.holder,
+                    since=_at(since),
+                    age=None if since is None else seconds(self.now - since),
+                    lease_until=seconds(live.until),
+                    lost=live.until <= self.now or self._gone(live.holder),
+                )
+
+    def _restarts(self, opinions: Sequence[Opinion], past: UnitPast) -> RestartsView:
+        counts = (window.count(state.restarts, self.now, p.window) for p, state, _ in _of(Restart, opinions, "unit"))
+        return RestartsView(last_hour=sum(counts), total=past.restarts, by_hand=past.by_hand)
+
+    def _revision(self, unit: str) -> str:
+        """The definition that is in force. Its policy is asked at changes alone, so its state is looked up."""
+        state = self._state(RevisionState, Key("revision", "unit", unit))
+        return state.revision if state else ""
+
+    def _breakers(self) -> list[BreakerView]:
+        """Those that are not closed."""
+        policies = {p.by: p for p in self.governor.panel.policies_of("") if isinstance(p, Breaker)}
+        views = []
+        for key, data in self.governor.store.states("breaker").items():
+            policy = policies.get(key.by)
+            state = _readable(BreakerState, data)
+            if policy is None or state is None or state.opened_at is None:
+                continue
+            recovers = later(state.opened_at, policy.recovery)
+            opened = recovers > self.now
+            views.append(
+                BreakerView(
+                    by=key.by,
+                    subject=key.subject,
+                    state="open" if opened else "half-open",
+                    until=seconds(recovers) if opened else None,
+                )
+            )
+        return views
+
+
+def unit_view(governor: Governor, unit: str, *, past: Past | None = None, gone: Gone | None = None) -> UnitView:
+    """All that there is to see of one unit."""
+    return Look(governor, past or Past(), gone=gone).unit(unit)
+
+
+def fleet_view(
+    governor: Governor, *, units: Iterable[str] = (), past: Past | None = None, gone: Gone | None = None
+) -> tuple[FleetView, tuple[UnitView, ...]]:
+    """The fleet and all its units; `units` are those that the settings name, which may not have run yet."""
+    look = Look(governor, past or Past(), units=units, gone=gone)
+    views = tuple(look.unit(unit) for unit in look.units())
+    return look.fleet(views), views
+
+
+def policy_state(governor: Governor, unit: str) -> PolicyState:
+    """`healthy`, `degraded` or `halted`, with the counts behind it."""
+    return Look(governor, Past()).policy_state(unit)
+
+
+def joined(opinions: Iterable[Opinion]) -> Decision:
+    """What they all come to."""
+    decision = PROCEED
+    for _, _, said in opinions:
+        decision |= said
+    return decision
+
+
+def reasons_of(opinions: Iterable[Opinion], unit: str = "") -> tuple[ReasonView, ...]:
+    """Their reasons, the strictest first, and of those the one that lasts longest."""
+    found = [
+        ReasonView(
+            policy=reason.policy,
+            by=policy.by,
+            verb=VERB_NAMES[reason.verb],
+            code=reason.code,
+            text=reason.text,
+            remedy=_remedy(reason.remedy, unit if policy.by == "unit" else ""),
+            until=_at(decision.until),
+        )
+        for policy, _, decision in opinions
+        for reason in decision.reasons
+    ]
+    found.sort(key=lambda reason: (-VERB_NAMES.index(reason.verb), -(reason.until or FOREVER), reason.code, reason.by))
+    return tuple(found)
+
+
+def _remedy(remedy: str, unit: str) -> str:
+    """A policy does not know whom it speaks of: the name is added to what a person is to type."""
+    if not unit:
+        return remedy
+    named = remedy.replace("` it", "`").replace("`flyball resume`", f"`flyball resume {unit}`")
+    return named.replace("`flyball start`", f"`flyball start {unit}`").replace("`flyball why`", f"`flyball why {unit}`")
+
+
+def _binds_a_run(opinion: Opinion) -> bool:
+    """Whether it concerns a run that lives. Those that are asked at starts alone do not, unless they hold the unit."""
+    policy, _, decision = opinion
+    return policy.at is Gate.STEP or (decision.verb is Verb.HOLD and policy.by == "unit")
+
+
+def _binds_a_start(opinion: Opinion) -> bool:
+    """Whether it concerns the next run: what is left of one that nobody reported does not."""
+    return opinion[0].by != "run"
+
+
+def _word(heard: Sequence[Opinion], decision: Decision, opinions: Sequence[Opinion]) -> Word:
+    codes = [reason.code for _, _, said in heard if said.verb is decision.verb for reason in said.reasons]
+    match decision.verb:
+        case Verb.HOLD:
+            words = {HOLDS.get(code, Word.PAUSED) for code in codes}
+            return next(word for word in HELD if word in words)
+        case Verb.STOP:
+            return Word.STOPPED
+        case Verb.FINISH:
+            return next((ENDS[code] for code in codes if code in ENDS), Word.FINISHED)
+        case Verb.WAIT:
+            return Word.COOLING
+    flaps = any(state.flaps for _, state, _ in _of(Flapping, opinions, "unit"))
+    return Word.DEGRADED if flaps else Word.HEALTHY
+
+
+def _of(kind: type[Any], opinions: Iterable[Opinion], by: str) -> Iterable[tuple[Any, Any, Decision]]:
+    """Those of one kind of policy and scope whose states could be read."""
+    for policy, state, decision in opinions:
+        if isinstance(policy, kind) and policy.by == by and _is_its_own(policy, state):
+            yield policy, state, decision
+
+
+def _is_its_own(policy: AnyPolicy, state: State) -> bool:
+    return type(state) is type(policy.initial())
+
+
+def _readable(kind: type[S], data: bytes) -> S | None:
+    try:
+        return decode_state(kind, data)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _failures(opinions: Sequence[Opinion], now: Instant) -> tuple[FailureView, ...]:
+    """What quarantine and cooldown remember. They count alike, but each forgets by its own rule."""
+    waits = {
+        name: failure for _, state, _ in _of(Cooldown, opinions, "unit") for name, failure in state.failures.items()
+    }
+    found: dict[str, FailureView] = {}
+    limit = 0
+    counted = dict(waits)
+    for policy, state, _ in _of(Quarantine, opinions, "unit"):
+        limit = policy.failures_max
+        counted.update(state.failures)
+    for name, failure in counted.items():
+        until = waits[name].until if name in waits else 0
+        found[name] = FailureView(
+            fingerprint=name,
+            error=failure.error,
+            count=failure.count,
+            first=seconds(failure.first),
+            last=seconds(failure.last),
+            until=seconds(until) if until > now else None,
+            quarantined=bool(limit) and failure.count >= limit,
+        )
+    return tuple(sorted(found.values(), key=lambda failure: (-failure.last, failure.fingerprint)))
+
+
+def _exit(past: UnitPast) -> ExitView | None:
+    ended = past.last_exit
+    if ended is None:
+        return None
+    return ExitView(
+        at=seconds(past.exited_at),
+        run=ended.run,
+        cause=str(ended.cause),
+        error=ended.error,
+        code=ended.code,
+        signal=ended.signal,
+        fingerprint=ended.fingerprint,
+    )
+
+
+def _budgets(opinions: Iterable[Opinion]) -> tuple[BudgetView, ...]:
+    """Those of the unit and its run; shared ones only where something was spent."""
+    known: Iterable[tuple[AnyPolicy, Any, Decision]] = opinions
+    return tuple(
+        BudgetView(meter=policy.meter, by=policy.by, spent=state.spent, reserved=state.reserved, limit=policy.limit)
+        for policy, state, _ in known
+        if isinstance(policy, Budget)
+        and _is_its_own(policy, state)
+        and (state.spent or state.reserved or policy.by in ("unit", "run"))
+    )
+
+
+def _orders(orders: Iterable[Order]) -> tuple[OrderView, ...]:
+    return tuple(
+        OrderView(at=seconds(given.at), order=_name_of(given), by=given.order.by, note=given.order.note)
+        for given in orders
+    )
+
+
+def _name_of(given: Order) -> str:
+    order = given.order
+    if isinstance(order, Held):
+        return {Verb.HOLD: "pause", Verb.STOP: "stop", Verb.FINISH: "finish"}.get(order.verb, "hold")
+    if order.fingerprint:
+        return f"reset {order.fingerprint[:8]}"
+    if "quarantine" in order.policies:
+        return "reset"
+    said = order.note.rpartition(": ")[2]
+    return said if said in STARTS else "resume"
+
+
+def _at(instant: Instant | None) -> float | None:
+    """An instant as people's tools read it; none if it never comes."""
+    return None if instant is None or instant >= FOREVER else seconds(instant)

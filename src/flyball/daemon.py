@@ -1,0 +1,221 @@
+"""The daemon: one fleet, its socket, its signals. Started by a guardian, and only by one.
+
+It ends when it is told to (`flyball down`, SIGTERM, SIGINT), and when its guardian is gone. It changes its settings
+when it is told to (`flyball reload`, SIGHUP), and only to good ones.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import pwd
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from flyball import app
+from flyball.config import Settings, load
+from flyball.control.client import SOCKET
+from flyball.control.commands import Request, check_version, not_ok, ok, parse, serve_line
+from flyball.control.context import CommandError, Context
+from flyball.control.past import Past
+from flyball.control.server import Server
+from flyball.errors import FlyballError, SettingsError
+from flyball.fleet import Changes, Fleet, pids
+from flyball.runtimes.guardian import Guard
+from flyball.runtimes.holder import is_gone
+
+log = logging.getLogger(__name__)
+
+LOCK: Final = "flyball.lock"
+READY: Final = "FLYBALL_READY"
+"""A file descriptor: who started the daemon reads there that it is ready."""
+SAME_SIGNAL: Final = 0.5
+"""Seconds within which two signals are one: a terminal sends it to the guardian too, which passes it on."""
+
+
+def settings_to_run(config: Path | None, env: Mapping[str, str]) -> Settings:
+    """Settings with which units can be run. SettingsError if they cannot."""
+    settings = load(config, env=env)
+    if settings.lacking:
+        raise SettingsError(list(settings.lacking))
+    if not settings.units:
+        where = settings.source or "the settings (no file was found)"
+        raise FlyballError(
+            f"{where}: there are no units to run", remedy="Name some under `units:`; see `flyball schema`."
+        )
+    return settings
+
+
+class Daemon:
+    """Runs until it is told to end."""
+
+    def __init__(self, config: Path | None, env: Mapping[str, str]) -> None:
+        self._config = config
+        self._env = env
+        self._folder = app.state_dir(env)
+        self._guard = Guard(env)
+        self._settings = settings_to_run(config, env)
+        self._past = Past()
+        self._turn = asyncio.Lock()
+        """One command at a time: they share what was read of the journal."""
+        self._ending = asyncio.Event()
+        self._told_at = 0.0
+        self._orphaned = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> int:
+        """From the first look at the store to the last unit's end; the exit code."""
+        self._loop = asyncio.get_running_loop()
+        self._governor = await asyncio.to_thread(app.open_governor, self._settings, self._env)
+        self._fleet = Fleet(self._settings, self._governor, self._folder, self._guard)
+        server = Server(self._folder / SOCKET, self._serve)
+        try:
+            await server.open()
+            self._listen()
+            await self._fleet.begin()
+            self._say_ready()
+            await self._ending.wait()
+            await self._end()
+        finally:
+            await server.close()
+            await asyncio.to_thread(self._governor.store.close)
+        if self._orphaned:
+            # What is kept lives on, and nothing here may end it on the way out.
+            logging.shutdown()
+            os._exit(0)
+        return 0
+
+    def _listen(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._told_to_end, signal.Signals(number).name)
+        if sys.stdin is not None and sys.stdin.isatty():
+            self._loop.add_signal_handler(signal.SIGHUP, self._told_to_end, "SIGHUP")
+        else:
+            self._loop.add_signal_handler(signal.SIGHUP, self._reload_soon)
+        self._loop.add_reader(self._guard.pipe, self._guardian_gone)
+
+    def _say_ready(self) -> None:
+        log.info("up: %d units", len(self._fleet.posts))
+        number = self._env.get(READY)
+        if number:
+            with contextlib.suppress(OSError):
+                os.write(int(number), b"ready\n")
+                os.close(int(number))
+
+    # The end.
+
+    def _told_to_end(self, why: str) -> None:
+        now = self._loop.time()
+        if self._ending.is_set():
+            if now - self._told_at > SAME_SIGNAL:
+                log.info("%s again: what is left is killed", why)
+                self._fleet.hurry()
+            return
+        log.info("%s: ending all units", why)
+        self._told_at = now
+        self._ending.set()
+
+    def _guardian_gone(self) -> None:
+        self._loop.remove_reader(self._guard.pipe)
+        self._orphaned = True
+        self._told_to_end("the guardian is gone")
+
+    async def _end(self) -> None:
+        async with self._turn:
+            await self._fleet.end(spare_kept=self._orphaned)
+        log.info("down")
+
+    # Requests.
+
+    async def _serve(self, uid: int, line: bytes) -> bytes:
+        number = 0
+        try:
+            request = parse(line)
+            number = request.id
+            check_version(request)
+            own = await self._own(request, uid)
+            if own is not None:
+                return ok(number, own)
+        except FlyballError as error:
+            return not_ok(number, error)
+        context = Context(
+            governor=self._governor,
+            settings=self._fleet.settings,
+            who=_name_of(uid),
+            channel="socket",
+            poke=self._poke,
+            gone=is_gone,
+            past=self._past,
+        )
+        async with self._turn:
+            return await asyncio.to_thread(serve_line, context, line)
+
+    async def _own(self, request: Request, uid: int) -> dict[str, Any] | None:
+        """The answer to what only a daemon can do; None if it is something else."""
+        match request.verb:
+            case "ping":
+                return {"pid": os.getpid(), "guardian": os.getppid(), "pids": pids(self._fleet.posts)}
+            case "down":
+                self._loop.call_soon(self._told_to_end, f"down by {_name_of(uid)}")
+                return {"pid": os.getpid(), "guardian": os.getppid()}
+            case "reload":
+                return (await self._reload())._asdict()
+        return None
+
+    def _poke(self, unit: str, verb: str) -> None:
+        """Called in another thread, while a command is carried out: then the command says what became of it."""
+        asyncio.run_coroutine_threadsafe(self._fleet.ordered(unit, verb), self._loop).result()
+
+    # Other settings.
+
+    async def _reload(self) -> Changes:
+        source = self._fleet.settings.source
+        try:
+            settings = await asyncio.to_thread(settings_to_run, Path(source) if source else self._config, self._env)
+        except FlyballError as error:
+            text = "\n".join([*str(error).splitlines(), "the settings that are in force stay"])
+            log.warning("reload refused: %s", error)
+            raise CommandError("bad_settings", text, remedy="Put it right, then reload again.") from None
+        async with self._turn:
+            if self._ending.is_set():
+                raise CommandError("ending", "the daemon is ending")
+            changes = await self._fleet.change(settings)
+        log.info("reloaded: %s", _summary(changes))
+        return changes
+
+    def _reload_soon(self) -> None:
+        async def reload() -> None:
+            with contextlib.suppress(CommandError):
+                await self._reload()
+
+        task = self._loop.create_task(reload())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _summary(changes: Changes) -> str:
+    parts = [
+        f"{len(names)} {word}"
+        for word, names in (("added", changes.added), ("removed", changes.removed), ("changed", changes.changed))
+        if names
+    ]
+    return ", ".join([*parts, f"{changes.unchanged} unchanged"])
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def run(config: Path | None, env: Mapping[str, str]) -> int:
+    """Be the daemon; the exit code."""
+
+    async def main() -> int:
+        return await Daemon(config, env).run()
+
+    return asyncio.run(main())

@@ -1,0 +1,255 @@
+"""The fleet: all units of one settings file, each at its post; who waits for whom, and who is restarted with whom."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from flyball.config import Settings
+from flyball.config.build import unit_policies
+from flyball.config.units import Strategy, Unit
+from flyball.control.text import describe, one_line
+from flyball.core.codec import decode_state
+from flyball.core.decision import Decision
+from flyball.core.event import Beat, Cause, Event, Exited, Revise, Start
+from flyball.core.policy import AnyPolicy, Key
+from flyball.governor import Governor
+from flyball.policies.revision import State as Revisions
+from flyball.runtimes import kept
+from flyball.runtimes.guardian import Guard
+from flyball.runtimes.holder import is_gone, me
+from flyball.runtimes.kept import Record
+from flyball.runtimes.post import Pace, Post
+from flyball.runtimes.process import ProcessHands
+from flyball.runtimes.watched import WatchedHands
+
+log = logging.getLogger(__name__)
+
+
+class Changes(NamedTuple):
+    """What other settings changed."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+    unchanged: int
+
+
+class Fleet:
+    """Looks after the units."""
+
+    def __init__(self, settings: Settings, governor: Governor, folder: Path, guard: Guard | None) -> None:
+        self.settings = settings
+        self.governor = governor
+        self.holder = me()
+        self.posts: dict[str, Post] = {}
+        self._folder = folder
+        self._kept = folder / kept.FOLDER
+        self._guard = guard
+        self._pace = Pace(settings.restart_policy.jitter)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._ups: dict[str, asyncio.Event] = {}
+        self._leaders: dict[str, str] = {}
+        """Of groups that are being restarted: the one that failed, and that the others wait for."""
+        self._said: dict[str, tuple[str, ...]] = {}
+        self._policies: dict[tuple[AnyPolicy, ...], tuple[AnyPolicy, ...]] = {}
+        """Each set of policies once: most units stand under the same."""
+
+    # The beginning.
+
+    async def begin(self) -> None:
+        """Find out what lives and what was lost, have the governor judge that, then start the units."""
+        for unit in self.settings.units:
+            self._put(unit)
+        lost = await self._adopt(list(kept.read(self._kept)))
+        decision = await asyncio.to_thread(
+            self.governor.boot,
+            self.holder,
+            units=len(self.posts),
+            gone=lambda holder: holder in lost or is_gone(holder),
+        )
+        if not decision.proceeds:
+            log.warning("nothing is started: %s", "; ".join(reason.text for reason in decision.reasons))
+        changed = await self._revise(self.settings.units)
+        for name, post in self.posts.items():
+            if name in changed and post.is_adopting:
+                post.begin_again()
+            self._start(name)
+
+    async def _adopt(self, records: Sequence[Record]) -> set[str]:
+        """Take over what outlived another supervisor; the holders of what did not. Its lease is renewed before runs are
+        judged by their leases."""
+        lost: set[str] = set()
+        for record in records:
+            post = self.posts.get(record.unit)
+            if post is not None and post.adopt(record):
+                beat = Beat(unit=record.unit, run=record.run, labels=post.unit.labels, silent=True)
+                await asyncio.wrap_future(self.governor.submit_soon(beat))
+                log.info("%s lives on as process %d", record.unit, record.pid)
+                continue
+            if post is None:
+                await self._end_stranger(record)
+            lost.add(record.holder)
+            kept.forget(self._kept, record.unit)
+        return lost
+
+    async def _end_stranger(self, record: Record) -> None:
+        """It outlived its supervisor, and nobody wants it any more."""
+        unit = Unit(name=record.unit, command=("",))
+        life = ProcessHands(unit, logs=self._folder / "logs").adopt(record.pid, record.started, record.run)
+        if life is not None:
+            log.info("%s is in the settings no more: ended", record.unit)
+            await life.end(unit.grace)
+            exited = Exited(unit=record.unit, run=record.run, cause=Cause.STOPPED, error="removed")
+            await asyncio.wrap_future(self.governor.submit_soon(exited))
+
+    async def _revise(self, units: Iterable[Unit]) -> set[str]:
+        """Tell the governor of definitions that changed: that may clear failures. The units that did."""
+        known = await asyncio.to_thread(self.governor.store.states, "revision")
+        asked = []
+        changed = set()
+        for unit in units:
+            data = known.get(Key("revision", "unit", unit.name))
+            if data is not None and decode_state(Revisions, data).revision == unit.revision:
+                continue
+            if data is not None:
+                changed.add(unit.name)
+            revise = Revise(unit=unit.name, labels=unit.labels, revision=unit.revision)
+            asked.append((unit.name, revise, self.governor.submit_soon(revise)))
+        for name, revise, answer in asked:
+            decision = await asyncio.wrap_future(answer)
+            if name in changed:
+                self._say(name, revise, decision)
+        return changed
+
+    def _put(self, unit: Unit) -> Post:
+        self._put_policies(unit)
+        hands = WatchedHands(unit, self.governor, logs=self._folder / "logs", sockets=self._folder / "notify")
+        post = Post(
+            unit=unit,
+            hands=hands,
+            governor=self.governor,
+            holder=self.holder,
+            others=self,
+            pace=self._pace,
+            kept_folder=self._kept,
+            guard=self._guard,
+        )
+        self.posts[unit.name] = post
+        return post
+
+    def _put_policies(self, unit: Unit) -> None:
+        policies = unit_policies(self.settings, unit)
+        self.governor.panel.put(unit.name, self._policies.setdefault(policies, policies))
+
+    def _start(self, name: str) -> None:
+        self._tasks[name] = asyncio.get_running_loop().create_task(self.posts[name].keep())
+
+    # Other settings.
+
+    async def change(self, settings: Settings) -> Changes:
+        """Apply what is different in these settings; what is not is not touched."""
+        before = {name: post.unit for name, post in self.posts.items()}
+        after = {unit.name: unit for unit in settings.units}
+        removed = tuple(name for name in before if name not in after)
+        added = tuple(name for name in after if name not in before)
+        changed = tuple(name for name, unit in after.items() if name in before and unit != before[name])
+        self.settings = settings
+        self._pace.jitter = settings.restart_policy.jitter
+        self._policies.clear()
+        await asyncio.gather(*(self._end(name) for name in (*removed, *changed)))
+        for name in removed:
+            del self.posts[name], self._tasks[name]
+            self._ups.pop(name, None)
+        await self._revise(after[name] for name in (*added, *changed))
+        for name, unit in after.items():
+            if name in added or name in changed:
+                self._put(unit)
+                self._start(name)
+            else:
+                self._put_policies(unit)
+        return Changes(added, removed, changed, len(after) - len(added) - len(changed))
+
+    # The end.
+
+    async def end(self, *, spare_kept: bool = False) -> None:
+        """End all units: each after those that need it."""
+        names = [name for name, post in self.posts.items() if not (spare_kept and post.is_kept)]
+        needed_by: dict[str, list[asyncio.Event]] = {name: [] for name in self.posts}
+        ended = {name: asyncio.Event() for name in names}
+        for name in names:
+            for other in self.posts[name].unit.after:
+                needed_by[other].append(ended[name])
+
+        async def end(name: str) -> None:
+            for other in needed_by[name]:
+                await other.wait()
+            await self._end(name)
+            ended[name].set()
+
+        await asyncio.gather(*map(end, names))
+
+    def hurry(self) -> None:
+        """End without grace what is being ended."""
+        for post in self.posts.values():
+            post.hurry()
+
+    async def _end(self, name: str) -> None:
+        task = self._tasks.get(name)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # Orders.
+
+    async def ordered(self, unit: str, verb: str) -> None:
+        """Somebody gave an order, to that unit or to all."""
+        posts = [self.posts[name] for name in ([unit] if unit else list(self.posts)) if name in self.posts]
+        await asyncio.gather(*(post.order(verb) for post in posts))
+
+    # What posts ask and tell.
+
+    def up(self, unit: str) -> asyncio.Event:
+        """Set while that unit counts as up."""
+        return self._ups.setdefault(unit, asyncio.Event())
+
+    def heard(self, post: Post, event: Event, decision: Decision) -> None:
+        """The governor answered about a unit: say so, and restart whom that concerns."""
+        self._say(post.unit.name, event, decision)
+        if isinstance(event, Exited) and event.cause.failed:
+            self._restart_mates(post)
+
+    def came_up(self, post: Post) -> None:
+        """A unit is up: whoever waited for it goes on by itself."""
+        if self._leaders.get(post.unit.team) == post.unit.name:
+            del self._leaders[post.unit.team]
+
+    def _restart_mates(self, failed: Post) -> None:
+        """One of a group failed. The first one leads: what fails while the group is being restarted changes nothing."""
+        group = next((group for group in self.settings.groups if group.name == failed.unit.team), None)
+        if group is None or group.strategy is Strategy.ONE_FOR_ONE or group.name in self._leaders:
+            return
+        name = failed.unit.name
+        place = group.units.index(name)
+        mates = group.units if group.strategy is Strategy.ALL_FOR_ONE else group.units[place:]
+        self._leaders[group.name] = name
+        for mate in mates:
+            if mate != name and mate in self.posts and self.posts[mate].pid:
+                log.info("%s is restarted with %s (%s)", mate, name, group.strategy)
+                self.posts[mate].begin_again(after=(name,))
+
+    def _say(self, name: str, event: Event, decision: Decision) -> None:
+        """One line, unless it says nothing new: that it is alive, or the same refusal once more."""
+        codes = decision.codes
+        silent = isinstance(event, Beat) and decision.proceeds
+        same = isinstance(event, Start) and not decision.proceeds and self._said.get(name) == codes
+        if not silent and not same:
+            log.info("%s %s", name, one_line(describe(event, decision, time.time_ns() // 1000)))
+        self._said[name] = codes
+
+
+def pids(posts: Mapping[str, Post]) -> dict[str, int]:
+    """The processes that run, by unit."""
+    return {name: post.pid for name, post in posts.items() if post.pid}

@@ -1,0 +1,391 @@
+"""A unit's post in a supervisor: its driver, what it waits for before it starts, and what orders do to it.
+
+The driver decides nothing about itself; this decides nothing about runs. Here is only what comes before a drive and
+after it: units that have to be up first, an order that starts again what is over, one that ends what runs. A drive is
+left only where nothing is on its way to the store, so no run is granted that nobody begins.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from flyball.config.units import OnSupervisorDeath, Unit
+from flyball.core.codec import decode_state
+from flyball.core.decision import Decision, proceed
+from flyball.core.event import Cause, Event, Exited
+from flyball.core.failure import digest
+from flyball.core.policy import Key
+from flyball.core.time import FOREVER, Instant, Span
+from flyball.errors import FlyballError
+from flyball.governor import Governor
+from flyball.policies.restart import State as Restarts
+from flyball.runtimes import kept
+from flyball.runtimes.driver import ASK_EARLY, Driver, Ending, Life, Stage, sleep_until
+from flyball.runtimes.guardian import Guard
+from flyball.runtimes.kept import Record
+from flyball.runtimes.process import ProcessLife
+from flyball.runtimes.watched import WatchedHands
+
+log = logging.getLogger(__name__)
+
+TROUBLE_WAIT: Final = 5.0
+"""Seconds before a unit is driven again whose driver failed, because the store did: a full disk needs time."""
+ORDER_MAX: Final = 0.25
+"""Seconds that whoever ordered something waits, so that the answer says what became of it. No longer than an eye."""
+PACED_FROM: Final = 10
+"""So many units that wait at the same time are no accident: their starts are spread, so that what they share is not
+hit by all at once."""
+
+
+class Pace:
+    """Spreads the starts of many units that wait for the same reason. Each unit has its own share of the jitter, by a
+    hash: the same history gives the same times."""
+
+    def __init__(self, jitter: float) -> None:
+        self.jitter = jitter
+        self.waiting = 0
+
+    def later(self, unit: str, now: Instant, until: Instant) -> Instant:
+        """When a unit that may start at `until` should."""
+        if self.waiting <= PACED_FROM or until >= FOREVER - ASK_EARLY or until <= now:
+            return until
+        share = int(digest([unit, str(until)])[:8], 16) / 0xFFFF_FFFF
+        return until + round((until - now) * self.jitter * share)
+
+
+class _Left(Exception):
+    """The way out of a wait when the drive is to be left."""
+
+
+class _NotBegun:
+    """A run that was granted when it had to be left already."""
+
+    async def ended(self) -> Ending:
+        return Ending(Cause.STOPPED, error="not begun")
+
+    async def end(self, grace: Span) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class _Driver(Driver):
+    """A driver whose first run may be one that lives already."""
+
+    adopted: str = ""
+    """The run that lives already. It was granted long ago, so nothing is asked but whether it may go on."""
+
+    async def _ask_start(self) -> Decision:
+        if not self.adopted:
+            # Named: in a dataclass with slots the class that `super` would look for is not the one that is made.
+            return await Driver._ask_start(self)
+        self.run_id, self.adopted = self.adopted, ""
+        return proceed(0)
+
+
+class Others(Protocol):
+    """The other posts, by name."""
+
+    def up(self, unit: str) -> asyncio.Event:
+        """Set while that unit counts as up: it runs and said so, or it is done."""
+        ...
+
+    def heard(self, post: "Post", event: Event, decision: Decision) -> None:
+        """The governor answered about that one."""
+        ...
+
+    def came_up(self, post: "Post") -> None:
+        """That one is up."""
+        ...
+
+
+@dataclass(slots=True)
+class Post:
+    """One unit. `keep` drives it for as long as it is wanted."""
+
+    unit: Unit
+    hands: WatchedHands
+    governor: Governor
+    holder: str
+    others: Others
+    pace: Pace
+    kept_folder: Path
+    guard: Guard | None = None
+    driver: Driver = field(init=False)
+    up: asyncio.Event = field(init=False)
+    _driver: _Driver = field(init=False)
+    _waits_for: tuple[str, ...] = ()
+    """Besides what its unit says: whom of its group it is restarted with."""
+    _life: Life | None = None
+    _process: ProcessLife | None = None
+    _adopting: ProcessLife | None = None
+    _driving: "asyncio.Task[Decision] | None" = None
+    _leaving: bool = False
+    _cancelled: bool = False
+    kills: bool = False
+    """Its run is to be ended without grace."""
+    _fresh: bool = False
+    """It is to be started anew, whatever ended its last run."""
+    _ordered: asyncio.Event = field(default_factory=asyncio.Event)
+    _answered: asyncio.Event | None = None
+    """Set by the next answer of the governor, while somebody waits for it."""
+    _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.driver = self._driver = _Driver(
+            unit=self.unit.name,
+            hands=self,
+            governor=self.governor,
+            # What outlives this supervisor is not lost with it, so it is held under a name of its own.
+            holder=f"{self.holder}/{self.unit.name}" if self.is_kept else self.holder,
+            labels=self.unit.labels,
+            grace=self.unit.grace,
+            listener=self._heard,
+            sleep=self._sleep,
+        )
+        self.up = self.others.up(self.unit.name)
+        self.hands.on_up = self._came_up
+
+    @property
+    def is_kept(self) -> bool:
+        """It lives on when its supervisor is killed."""
+        return self.unit.on_supervisor_death is OnSupervisorDeath.KEEP
+
+    @property
+    def pid(self) -> int:
+        """Its process; 0 if none runs."""
+        return self._process.pid if self._life is not None and self._process is not None else 0
+
+    @property
+    def is_adopting(self) -> bool:
+        """Its first run is one that lives already."""
+        return self._adopting is not None
+
+    # Before the first drive.
+
+    def adopt(self, record: Record) -> bool:
+        """Take over a run that outlived its supervisor. False if it is not there any more."""
+        life = self.hands.process.adopt(record.pid, record.started, record.run)
+        if life is None:
+            return False
+        self._adopting = life
+        self._driver.adopted = record.run
+        return True
+
+    # Driving.
+
+    async def keep(self) -> None:
+        """Drive the unit until this is cancelled. Whatever runs then is ended in order."""
+        try:
+            self._driver.again = await asyncio.to_thread(self._is_again)
+            while True:
+                if self._adopting is None:
+                    await self._others_up()
+                    if self._fresh:
+                        self._fresh = self._driver.again = False
+                self._cancelled = False
+                self._driving = asyncio.ensure_future(self.driver.drive())
+                await asyncio.wait((self._driving,))
+                self._leaving = False
+                if not await self._failed(self._driving) and not self._fresh:
+                    await self._ordered.wait()
+                self._ordered.clear()
+        finally:
+            self._leave()
+            if self._driving is not None:
+                await asyncio.gather(self._driving, return_exceptions=True)
+            if self._adopting is not None:
+                await self._adopting.end(self.unit.grace)
+            self.hands.close()
+
+    async def _others_up(self) -> None:
+        waits_for, self._waits_for = self._waits_for, ()
+        for name in (*self.unit.after, *waits_for):
+            await self.others.up(name).wait()
+
+    async def _failed(self, driving: "asyncio.Task[Decision]") -> bool:
+        """Whether the driver itself failed: then nobody looked after the run, so it is ended and counted as lost."""
+        error = None if driving.cancelled() else driving.exception()
+        if error is None or isinstance(error, _Left):
+            return False
+        text = str(error) if isinstance(error, FlyballError) else repr(error)
+        trace = None if isinstance(error, FlyballError) else error
+        log.error("%s: %s; its run is ended, and it is tried again", self.unit.name, text, exc_info=trace)
+        life = self.hands.process.life
+        if life is not None:
+            await life.end(self.unit.grace)
+            self._over()
+        with contextlib.suppress(FlyballError):
+            await asyncio.to_thread(self._report_lost)
+        self._driver.again = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ordered.wait(), TROUBLE_WAIT)
+        self._ordered.clear()
+        return True
+
+    def _report_lost(self) -> None:
+        holder = self.driver.holder
+        self.governor.reap(lambda other: other == holder, unit=self.unit.name)
+
+    def _is_again(self) -> bool:
+        """Whether its next start is one that nobody asked for: after a failure, and after it was done, yes; after it
+        was told to stop, by a person or by the end of its supervisor, no."""
+        key = Key("restart", "unit", self.unit.name)
+        data = self.governor.store.read([key]).records.get(key)
+        last = decode_state(Restarts, data).last if data is not None else None
+        return last not in (None, Cause.STOPPED)
+
+    def _leave(self) -> None:
+        """Have the drive end, and what runs with it. Where an answer of the governor is on its way, that comes first:
+        then the drive ends at its next wait, or instead of its next run."""
+        if self._driving is None or self._driving.done():
+            self._leaving = self.is_adopting
+            return
+        self._leaving = True
+        if self._life is not None and self._process is not None and self._process.ending is None:
+            self._cancel()
+        self.driver.poke()
+
+    def _cancel(self) -> None:
+        """Cancel the drive, which then ends its run. Once: a second time would take it away from that."""
+        if self._driving is not None and not self._cancelled:
+            self._cancelled = True
+            self._driving.cancel()
+
+    # Orders.
+
+    async def order(self, verb: str) -> None:
+        """Somebody ordered something, and it is in the journal. Have it obeyed; returns when the unit has asked what
+        that means for it, unless it has reasons to take long."""
+        answered = self._answered = asyncio.Event()
+        if verb in ("start", "resume", "reset") and self._life is None:
+            self._driver.again = verb != "start" and await asyncio.to_thread(self._is_again)
+        if verb == "kill":
+            self.kills = True
+            if self.driver.stage is Stage.ENDING:
+                self.hurry()
+        if verb == "restart":
+            self.begin_again()
+        else:
+            self.driver.poke()
+            if verb in ("start", "resume", "reset"):
+                self._ordered.set()
+        if self._asks_soon(verb):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(answered.wait(), ORDER_MAX)
+
+    def _asks_soon(self, verb: str) -> bool:
+        """Whether that order makes it ask the governor at once."""
+        if self._driving is not None and not self._driving.done():
+            return True
+        starts = verb in ("start", "resume", "reset", "restart")
+        return starts and all(self.others.up(name).is_set() for name in self.unit.after)
+
+    def begin_again(self, after: Iterable[str] = ()) -> None:
+        """End it, if it runs, and start it again, after those are up."""
+        self._waits_for = tuple(after)
+        self._fresh = True
+        self._ordered.set()
+        self._leave()
+
+    def hurry(self) -> None:
+        """End without grace what is being ended."""
+        self.kills = True
+        if self._life is not None:
+            self._soon(self._life.end(0))
+
+    def _soon(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # What the driver is given.
+
+    async def begin(self, run: str, *, again: bool) -> Life:
+        """Begin a run, unless the drive is being left."""
+        self.kills = False
+        if self._adopting is not None:
+            process: ProcessLife | None = self._adopting
+            inner: Life = self.hands.adopted(self._adopting)
+            self._adopting = None
+        elif self._leaving:
+            return _NotBegun()
+        else:
+            inner = await self.hands.begin(run, again=again)
+            process = self.hands.process.life
+        if process is not None and process.pid:
+            await self._note(process, run)
+        # No waiting from here on: a drive that has a life may be cancelled, this may not.
+        self._process, self._life = process, _Posted(self, inner)
+        if self._leaving:
+            asyncio.get_running_loop().call_soon(self._cancel)
+        return self._life
+
+    async def _note(self, process: ProcessLife, run: str) -> None:
+        """For whoever comes after this supervisor: what to spare, or what to end. Without such a note it runs all the
+        same, and is not spared."""
+        try:
+            if self.is_kept:
+                record = Record(self.unit.name, process.pid, process.started, run, self._holder_of(run))
+                await asyncio.to_thread(kept.write, self.kept_folder, record)
+            elif self.guard is not None:
+                self.guard.note(process.pid)
+        except OSError as error:
+            log.error("%s: no note of its process can be made: %s", self.unit.name, error.strerror)
+
+    def _holder_of(self, run: str) -> str:
+        """Who asked for that run: this supervisor, or the one that it was adopted from."""
+        return run.rpartition(".")[0]
+
+    def _heard(self, _: Driver, event: Event, decision: Decision) -> None:
+        if isinstance(event, Exited):
+            self._over()
+            if event.cause.done:
+                self.up.set()
+        if self._answered is not None:
+            self._answered.set()
+        self.others.heard(self, event, decision)
+
+    def _came_up(self) -> None:
+        self.up.set()
+        self.others.came_up(self)
+
+    def _over(self) -> None:
+        """The run is gone."""
+        self.up.clear()
+        if self._process is not None and self._process.pid:
+            if self.is_kept:
+                kept.forget(self.kept_folder, self.unit.name)
+            elif self.guard is not None:
+                self.guard.forget(self._process.pid)
+        self._life = None
+
+    async def _sleep(self, poked: asyncio.Event, until: Instant) -> None:
+        if self._life is not None:
+            await sleep_until(poked, until)
+            return
+        if self._leaving:
+            raise _Left
+        self.pace.waiting += 1
+        try:
+            await sleep_until(poked, self.pace.later(self.unit.name, self.governor.clock.now(), until))
+        finally:
+            self.pace.waiting -= 1
+        if self._leaving:
+            raise _Left
+
+
+class _Posted:
+    """A life that knows whether it was ordered to be killed."""
+
+    def __init__(self, post: Post, life: Life) -> None:
+        self._post, self._life = post, life
+
+    async def ended(self) -> Ending:
+        return await self._life.ended()
+
+    async def end(self, grace: Span) -> None:
+        await self._life.end(0 if self._post.kills else grace)

@@ -1,0 +1,111 @@
+"""Words for people."""
+
+import signal
+
+import pytest
+
+from flyball.control.text import clock_time, describe, exit_text, length, one_line, table, times
+from flyball.core.decision import PROCEED, Reason, finish, hold, proceed, stop, wait
+from flyball.core.event import (
+    Beat,
+    Booted,
+    Cause,
+    Event,
+    Exited,
+    Held,
+    Released,
+    Resume,
+    Revise,
+    Start,
+    Step,
+    Stepped,
+    Work,
+)
+from flyball.core.time import FOREVER, SECOND
+
+NOW = 1_700_000_000 * SECOND
+WHY = Reason("p", "c", "because")
+
+
+@pytest.mark.parametrize(
+    ("event", "says"),
+    [
+        (Start(), "started"),
+        (Start(again=True), "started again"),
+        (Resume(), "resumed from a checkpoint"),
+        (Step(), "a step"),
+        (Step(steps=5), "5 steps granted"),
+        (Stepped(done=(Work(),)), "a step made"),
+        (Stepped(), "0 steps made"),
+        (Beat(), "alive"),
+        (Revise(revision="abcdef0123", by="ann"), "definition abcdef01 by ann: failures cleared by change"),
+        (Exited(cause=Cause.DONE), "exited: done"),
+        (Exited(cause=Cause.ERROR, code=3, fingerprint="f" * 16), "exited: error: exit 3 (ffffffff)"),
+        (Exited(cause=Cause.ERROR, signal=9), "exited: error: SIGKILL"),
+        (Booted(units=3), "a supervisor started with 3 units"),
+        (Held(by="ann", note="via cli"), "paused by ann via cli"),
+        (Held(scope="user"), "paused by a person for the user"),
+        (Released(fingerprint="abcdef0123"), "released by a person: failure abcdef01"),
+        (Released(by="ann"), "released by ann: all holds"),
+    ],
+)
+def test_what_happened(event: Event, says: str) -> None:
+    """Each kind of event in plain words."""
+    assert describe(event, PROCEED, NOW) == says
+
+
+@pytest.mark.parametrize(
+    ("decision", "says"),
+    [
+        (wait(NOW + 2 * SECOND, WHY), "asked to start; waits 2 s: because"),
+        (wait(NOW + 2 * SECOND, WHY) | wait(NOW, Reason("q", "d", "too soon")), "waits 2 s: because; too soon"),
+        (wait(FOREVER, WHY), "waits: because"),
+        (finish(WHY), "ends: because"),
+        (stop(WHY), "is stopped: because"),
+        (hold(WHY), "is held: because"),
+        (hold(WHY) | wait(NOW, Reason("q", "d", "too soon")), "is held: because"),
+    ],
+)
+def test_what_was_decided(decision: object, says: str) -> None:
+    """Each verb in plain words, with all reasons of the strictest."""
+    assert describe(Start(), decision, NOW).endswith(says)  # type: ignore[arg-type]
+
+
+def test_a_sign_of_life_that_is_answered_with_an_end() -> None:
+    """Only what follows is said: that it was alive goes without saying."""
+    assert describe(Beat(), hold(WHY), NOW) == "is held: because"
+
+
+def test_a_nudge_is_no_refusal() -> None:
+    """A decision to go on says nothing more."""
+    assert describe(Step(), proceed(nudge=WHY), NOW) == "a step"
+
+
+def test_exit_text() -> None:
+    """What is known of an exit, each thing once."""
+    assert exit_text("lost", "lost", None, None, "ab") == "lost (ab)"
+    assert exit_text("stopped", "", 0, None, "ab") == "stopped: exit 0"
+    assert exit_text("error", "", None, int(signal.SIGSEGV)) == "error: SIGSEGV"
+    assert exit_text("error", "", None, 200) == "error: signal 200"
+
+
+def test_times() -> None:
+    """Lengths are no more exact than an eye needs; instants of another day have their date."""
+    assert (length(0.0001234), length(2.3456), length(59.99), length(61.9)) == ("123 us", "2.3 s", "1 min", "1 min 1 s")
+    assert (length(0.0486), length(-5)) == ("49 ms", "0 s")
+    assert len(clock_time(NOW / SECOND, NOW / SECOND)) == len("12:00:00")
+    assert len(clock_time(NOW / SECOND - 100_000, NOW / SECOND)) == len("2023-11-14 12:00:00")
+    assert (times(1), times(2)) == ("once", "2 times")
+
+
+def test_one_line() -> None:
+    """Nothing that steers a terminal is left in a text."""
+    assert one_line("a\nb\x1b[31mc\x07\u202ed") == "a b [31mc  d"
+
+
+def test_table() -> None:
+    """Columns are as wide as they have to be, and the whole no wider than the terminal."""
+    lines = table(("A", "B"), [("x" * 100, "why"), ("y", "why not")])
+    assert lines[1] == "x" * 59 + "…  why"
+    assert lines[2].index("why") == lines[0].index("B") == 62
+    assert all(len(line) <= 20 for line in table(("A", "B"), [("name", "z" * 100)], 20))

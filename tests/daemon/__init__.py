@@ -1,0 +1,1 @@
+"""The daemon, as people use it: the real command, real processes."""

@@ -1,0 +1,115 @@
+"""Units under a daemon: orders, dependencies, groups, signs of life."""
+
+import sys
+import textwrap
+
+import pytest
+
+from tests.daemon.site import Site, has_ended, until
+
+SLEEPS = {"command": "sleep 1000"}
+
+
+def test_dependency_held(site: Site) -> None:
+    """A unit whose dependency is held waits, and goes on when that is resumed."""
+    site.write({"db": SLEEPS, "web": {**SLEEPS, "after": ["db"]}})
+    site.flyball("pause", "db", code=None)
+    site.flyball("up", "-d")
+    assert site.running() == {}
+    site.order("resume", "db")
+    site.all_up("db", "web")
+
+
+def test_ready_by_notify(site: Site) -> None:
+    """`ready: notify`: what comes after it waits for READY=1; one that reports nothing else is not restarted."""
+    ready = textwrap.dedent("""
+        import os, pathlib, signal, socket, time
+        while not pathlib.Path("go").exists(): time.sleep(0.01)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s: s.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
+        signal.pause()
+    """)
+    command = {"command": [sys.executable, "-c", ready], "cwd": str(site.folder), "ready": "notify"}
+    site.write({"first": command, "second": {**SLEEPS, "after": ["first"]}})
+    site.flyball("up", "-d")
+    site.all_up("first")
+    (site.folder / "go").touch()
+    site.all_up("first", "second")
+
+
+def test_hung(site: Site) -> None:
+    """A unit that has to say WATCHDOG=1 and does not is ended; that is a timeout, and counts."""
+    site.write({"a": {**SLEEPS, "watchdog": "50ms", "restart": "never"}})
+    site.flyball("up", "-d")
+    exit_ = until(lambda: site.status()["a"]["last_exit"], "an exit")
+    assert exit_["cause"] == "timeout"
+    assert site.running() == {}
+
+
+def test_order_during_a_wait(site: Site) -> None:
+    """An order given during a wait is obeyed at once, and one given during a run too."""
+    site.env["FLYBALL_CRASH_POLICY__TRANSIENT_DELAY_SECONDS"] = "3600"
+    site.write({"a": {"command": ["sh", "-c", "test -e good && exec sleep 1000; exit 1"], "cwd": str(site.folder)}})
+    site.flyball("up", "-d")
+    until(lambda: site.status()["a"]["state"] == "cooling", "a wait of an hour")
+    (site.folder / "good").touch()
+    site.ask("reset", all=True)
+    (pid,) = site.all_up("a")["a"]
+    site.order("pause", "a")
+    site.gone()
+    assert has_ended(pid)
+    assert site.status()["a"]["state"] == "paused"
+    site.order("resume", "a")
+    site.all_up("a")
+
+
+def test_kill_and_restart(site: Site) -> None:
+    """`kill` does not wait for the grace; `restart` gives a new process, and is counted as done by hand."""
+    site.write(
+        {"a": {"command": ["sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"], "grace": "1h"}, "b": SLEEPS}
+    )
+    site.flyball("up", "-d")
+    before = site.all_up("a", "b")
+    site.order("kill", "a")
+    site.all_up("b")
+    assert site.status()["a"]["state"] == "stopped"
+    site.order("restart", "b")
+    until(lambda: site.running().get("b") not in (None, [], before["b"]), "another process")
+    assert "b started" in site.log()
+
+
+def test_finished_stays_finished(site: Site) -> None:
+    """What is done is not done again because flyball was started again; `start` does it again."""
+    site.write({"job": {"command": ["sh", "-c", "echo x >> done"], "cwd": str(site.folder)}})
+    done = site.folder / "done"
+    for _ in range(2):
+        site.flyball("up", "-d")
+        until(lambda: site.status()["job"]["state"] == "finished", "the end of the job")
+        site.down()
+    assert done.read_text() == "x\n"
+    site.flyball("up", "-d")
+    site.order("start", "job")
+    until(lambda: done.read_text() == "x\nx\n", "a second run")
+
+
+@pytest.mark.parametrize("strategy", ["one-for-one", "all-for-one", "rest-for-one"])
+def test_groups(strategy: str, site: Site) -> None:
+    """When one of a group fails: it alone, all, or it and those after it are restarted."""
+    names = ("one", "two", "three")
+    wait = "while ! test -e fail; do sleep 0.02; done; rm fail; exit 1"
+    fails = {"command": ["sh", "-c", wait], "cwd": str(site.folder)}
+    site.write({"one": SLEEPS, "two": fails, "three": SLEEPS}, groups={"g": {"strategy": strategy, "units": [*names]}})
+    site.flyball("up", "-d")
+    site.all_up(*names)
+    before = dict(site.ping()["pids"])
+    (site.folder / "fail").touch()
+    changed = {"one-for-one": {"two"}, "all-for-one": {*names}, "rest-for-one": {"two", "three"}}[strategy]
+
+    def other() -> bool:
+        pids = site.ping()["pids"]
+        return pids.keys() == set(names) and {name for name in names if pids[name] != before[name]} == changed
+
+    until(other, "other processes")
+    status = site.status()
+    assert status["two"]["last_exit"]["cause"] == "error"
+    for name in changed - {"two"}:
+        assert status[name]["last_exit"]["cause"] == "stopped"

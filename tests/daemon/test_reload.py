@@ -1,0 +1,58 @@
+"""`flyball reload`: only what changed, and only good settings."""
+
+import os
+import signal
+
+from tests.daemon.site import Site, until
+
+SLEEPS = {"command": "sleep 1000"}
+
+
+def test_reload(site: Site) -> None:
+    """Added units start, removed ones end, changed ones restart; the others are not touched."""
+    site.write({"same": SLEEPS, "gone": SLEEPS, "other": SLEEPS})
+    site.flyball("up", "-d")
+    before = site.all_up("same", "gone", "other")
+    site.write({"same": SLEEPS, "new": SLEEPS, "other": {"command": "sleep 2000"}})
+    said = site.flyball("reload").stdout
+    assert said.splitlines() == ["added: new", "removed: gone", "changed: other", "unchanged: 1"]
+    after = site.all_up("same", "new", "other")
+    assert after["same"] == before["same"]
+    assert after["other"] != before["other"]
+    assert site.flyball("reload").stdout == "unchanged: 3\n"
+    assert site.running() == after
+
+
+def test_reload_refused(site: Site) -> None:
+    """A broken file is refused with its problems; the old settings stay, and nothing is touched. So it is by SIGHUP."""
+    site.write({"a": SLEEPS})
+    site.flyball("up", "-d")
+    before = site.all_up("a")
+    site.file.write_text("units: {a: {command: sleep 1, restart: perhaps}}\n")
+    refused = site.flyball("reload", code=2)
+    assert "units.a.restart" in refused.stderr
+    assert "in force stay" in refused.stderr
+    os.kill(site.ping()["guardian"], signal.SIGHUP)
+    until(lambda: site.log().count("reload refused") == 2, "a word in the log")
+    assert site.running() == before
+    site.write({"a": SLEEPS, "b": SLEEPS})
+    os.kill(site.ping()["guardian"], signal.SIGHUP)
+    assert site.all_up("a", "b")["a"] == before["a"]
+
+
+def test_revision_clears(site: Site) -> None:
+    """A changed definition clears a unit's failures: one that was quarantined runs."""
+    site.write({"a": {"command": ["sh", "-c", "exit 1"]}})
+    site.flyball("up", "-d")
+    until(lambda: site.status()["a"]["state"] in ("quarantined", "halted"), "a hold")
+    site.write({"a": SLEEPS})
+    site.flyball("reload")
+    site.all_up("a")
+    assert "failures cleared by change" in site.flyball("events", "a").stdout
+
+
+def test_no_daemon(site: Site) -> None:
+    """Without a daemon, `reload` and `start` say so."""
+    site.write({"a": SLEEPS})
+    assert "no daemon" in site.flyball("reload", code=2).stderr
+    assert "no daemon" in site.flyball("start", "a", code=None).stderr
