@@ -8,7 +8,7 @@ WORKERS ?= auto
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo   see what the safeguards do to a unit that always fails"
+	@echo "make demo   see what the safeguards do to a unit that always fails: simulated, then for real"
 	@echo "make test   run all tests"
 	@echo "make lint   ruff, mypy --strict, import contracts"
 	@echo "make bench  speed beside peers, as ratios"
@@ -31,6 +31,7 @@ $(VENV)/dev $(VENV)/bench $(VENV)/docs: $(VENV)/%: $(VENV)/base
 
 demo: $(VENV)/base
 	$(BIN)/flyball simulate always-fails --uptime 3s
+	sh examples/crash_loop.sh
 
 test: $(VENV)/dev
 	$(BIN)/python -m pytest -n $(WORKERS)

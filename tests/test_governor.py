@@ -412,13 +412,13 @@ def lost(house: House) -> list[Exited]:
 def test_lost_at_boot(holder: str, gone: Callable[[str], bool] | None, passed: int, found: bool) -> None:
     """Runs of a dead holder, of this very holder, or with a lease that ran out; with the labels that they had. It
     counts as a failure."""
-    house = House(Exclusive(), Quarantine(), Breaker(by="provider"))
+    house = House(Exclusive(), Quarantine(), Quarantine(by="provider"))
     live(house, holder=holder)
     house.clock.move(passed)
     house.reopened().governor.boot("new", gone=gone)
     assert [event.run for event in lost(house)] == (["r1"] if found else [])
     assert (Key("quarantine", "unit", "shop") in house.known()) is found
-    assert (Key("breaker", "provider", "p") in house.known()) is found
+    assert (Key("quarantine", "provider", "p") in house.known()) is found
     assert isinstance(house.journal()[-1].event, Booted)
     if found:
         assert lost(house)[0].fingerprint
