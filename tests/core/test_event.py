@@ -24,8 +24,8 @@ from flyball.core.event import (
     Work,
     is_failure,
 )
+from flyball.core.failures import Failures as CooldownState
 from flyball.core.policy import Gate, hears
-from flyball.policies.cooldown import State as CooldownState
 from flyball.testing.laws import event_survives, events
 
 FULL: list[Event] = [

@@ -4,9 +4,10 @@ import pytest
 
 from flyball.core.decision import Verb
 from flyball.core.event import Cause, Work
+from flyball.core.failures import FAILURES_MAX
 from flyball.core.policy import Gate
 from flyball.core.time import DAY, HOUR, SECOND, seconds
-from flyball.policies.cooldown import FAILURES_MAX, Cooldown
+from flyball.policies.cooldown import Cooldown
 from tests.policies.walk import Walk
 
 

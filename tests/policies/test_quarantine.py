@@ -4,8 +4,9 @@ import pytest
 
 from flyball.core.decision import Verb
 from flyball.core.event import Cause, Start
+from flyball.core.failures import FAILURES_MAX
 from flyball.core.time import DAY, FOREVER, HOUR
-from flyball.policies.quarantine import FAILURES_MAX, Quarantine
+from flyball.policies.quarantine import Quarantine
 from tests.policies.walk import Walk
 
 
