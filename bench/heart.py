@@ -63,8 +63,9 @@ class Unit:
 
     def life(self) -> None:
         """A start and a clean exit: two decisions."""
-        self.governor.submit(Start(unit="u", run="r"))
-        self.governor.submit(Exited(unit="u", run="r", cause=Cause.DONE))
+        run = str(next(self._numbers))
+        self.governor.submit(Start(unit="u", run=run))
+        self.governor.submit(Exited(unit="u", run=run, cause=Cause.DONE))
 
     def open_allowance(self) -> None:
         """Report what was done, and ask for the next allowance: what 63 further steps are spared."""

@@ -33,33 +33,43 @@ class Docket(NamedTuple):
     """Where the last refusal of the unit is kept, if the event is a request; `keys` ends with it."""
 
 
+class _Hearing(NamedTuple):
+    """Those of a set who hear one kind of event, with their initial states, and whether any of them is by run."""
+
+    policies: Sequence[tuple[AnyPolicy, State]]
+    by_run: bool
+
+
 class _Set:
     """The policies of a unit, and, per kind of event, those who hear it."""
 
     __slots__ = ("heard", "policies")
 
-    def __init__(self, policies: Sequence[AnyPolicy]) -> None:
+    def __init__(self, policies: tuple[AnyPolicy, ...]) -> None:
         names = [(policy.name, policy.by) for policy in policies]
         for name, by in names:
             if names.count((name, by)) > 1:
                 raise ValueError(f"two policies named {name!r} by {by!r}: they would share one state")
-        self.policies = tuple(policies)
-        self.heard: dict[type[Event], Sequence[tuple[AnyPolicy, State]]] = {}
+        self.policies = policies
+        self.heard: dict[type[Event], _Hearing] = {}
 
-    def hearing(self, kind: type[Event]) -> Sequence[tuple[AnyPolicy, State]]:
-        heard = self.heard.get(kind)
-        if heard is None:
-            heard = [(policy, policy.initial()) for policy in self.policies if hears(policy.at, kind)]
-            self.heard[kind] = heard
-        return heard
+    def hearing(self, kind: type[Event]) -> _Hearing:
+        hearing = self.heard.get(kind)
+        if hearing is None:
+            policies = [(policy, policy.initial()) for policy in self.policies if hears(policy.at, kind)]
+            by_run = any(policy.by == "run" for policy, _ in policies)
+            hearing = self.heard[kind] = _Hearing(policies, by_run)
+        return hearing
 
 
 class Panel:
     """All policies of a fleet: one set for everybody, and sets of their own for the units that have one."""
 
     def __init__(self, policies: Sequence[AnyPolicy], units: Mapping[str, Sequence[AnyPolicy]] | None = None) -> None:
-        self._default = _Set(policies)
-        self._units = {unit: _Set(own) for unit, own in (units or {}).items()}
+        self._sets: dict[tuple[AnyPolicy, ...], _Set] = {}
+        """Units with the same policies share one set."""
+        self._default = self._set_of(policies)
+        self._units = {unit: self._set_of(own) for unit, own in (units or {}).items()}
         self._dockets: dict[tuple[object, ...], Docket] = {}
 
     def policies_of(self, unit: str) -> Sequence[AnyPolicy]:
@@ -68,36 +78,46 @@ class Panel:
 
     def put(self, unit: str, policies: Sequence[AnyPolicy]) -> None:
         """Give a unit a set of its own."""
-        self._units[unit] = _Set(policies)
+        self._units[unit] = self._set_of(policies)
         self._dockets.clear()
 
     def concerning(self, event: Event) -> Docket:
         """Whom the event concerns: those who hear such events, in whose scope it is."""
+        hearing = self._units.get(event.unit, self._default).hearing(type(event))
         labels = tuple(event.labels.items()) if event.labels else ()
-        name = (type(event), event.unit, event.run, labels, event.cause if type(event) is Exited else None)
+        run = event.run if hearing.by_run else ""
+        name = (type(event), event.unit, run, labels, event.cause if type(event) is Exited else None)
         docket = self._dockets.get(name)
         if docket is None:
-            docket = self._docket(event)
+            docket = _docket(hearing, event)
             if len(self._dockets) >= DOCKETS_MAX:
                 self._dockets.clear()
             self._dockets[name] = docket
         return docket
 
-    def _docket(self, event: Event) -> Docket:
-        policies, keys, initials, resting = [], [], [], []
-        for policy, initial in self._units.get(event.unit, self._default).hearing(type(event)):
-            subject = _subject(policy.by, event)
-            if subject is not None:
-                policies.append(policy)
-                keys.append(Key(policy.name, policy.by, subject))
-                initials.append(initial)
-                resting.append(initial if policy.wakes(event) else None)
-        places = {key: place for place, key in enumerate(keys)}
-        kind = type(event).__name__.lower()
-        refused = Key(REFUSED, kind, event.unit) if event.asks else None
-        if refused is not None:
-            keys.append(refused)
-        return Docket(policies, keys, places, initials, resting, kind, refused)
+    def _set_of(self, policies: Sequence[AnyPolicy]) -> _Set:
+        own = tuple(policies)
+        known = self._sets.get(own)
+        if known is None:
+            known = self._sets[own] = _Set(own)
+        return known
+
+
+def _docket(hearing: _Hearing, event: Event) -> Docket:
+    policies, keys, initials, resting = [], [], [], []
+    for policy, initial in hearing.policies:
+        subject = _subject(policy.by, event)
+        if subject is not None:
+            policies.append(policy)
+            keys.append(Key(policy.name, policy.by, subject))
+            initials.append(initial)
+            resting.append(initial if policy.wakes(event) else None)
+    places = {key: place for place, key in enumerate(keys)}
+    kind = type(event).__name__.lower()
+    refused = Key(REFUSED, kind, event.unit) if event.asks else None
+    if refused is not None:
+        keys.append(refused)
+    return Docket(policies, keys, places, initials, resting, kind, refused)
 
 
 def _subject(by: str, event: Event) -> str | None:
