@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from flyball.runtimes.guardian import Guard
 from flyball.runtimes.holder import is_gone, me
 from flyball.runtimes.kept import Record
 from flyball.runtimes.post import Pace, Post
-from flyball.runtimes.process import ProcessHands
+from flyball.runtimes.process import ProcessHands, kernel, strays
 from flyball.runtimes.watched import WatchedHands
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,9 @@ class Fleet:
         """Find out what lives and what was lost, have the governor judge that, then start the units."""
         for unit in self.settings.units:
             self._put(unit)
-        lost = await self._adopt(list(kept.read(self._kept)))
+        records = list(kept.read(self._kept))
+        lost = await self._adopt(records)
+        await asyncio.to_thread(self._end_strays, {record.run for record in records})
         decision = await asyncio.to_thread(
             self.governor.boot,
             self.holder,
@@ -77,6 +80,13 @@ class Fleet:
             if name in changed and post.is_adopting:
                 post.begin_again()
             self._start(name)
+
+    def _end_strays(self, spared: AbstractSet[str]) -> None:
+        """End what still runs of a supervisor that was killed together with its guardian."""
+        runs = {run for _, run, live in self.governor.live_runs() if is_gone(live.holder)}
+        ended = strays.end(runs - spared, kernel.detect())
+        if ended:
+            log.warning("%d processes were left by a supervisor that was killed with its guardian: ended", ended)
 
     async def _adopt(self, records: Sequence[Record]) -> set[str]:
         """Take over what outlived another supervisor; the holders of what did not. Its lease is renewed before runs are

@@ -136,21 +136,25 @@ class Governor:
         self.reap(lambda other: other == holder or (gone is not None and gone(other)))
         return self.submit(Booted(holder=holder, units=units, skew=skew))
 
-    def reap(self, gone: Callable[[str], bool] | None = None, *, unit: str | None = None) -> int:
-        """Report as lost every live run (of that unit) whose lease ran out or whose holder is gone; how many."""
+    def live_runs(self, unit: str | None = None) -> list[tuple[str, str, Live]]:
+        """The runs (of that unit) that were granted and have not exited, as unit, run and lease."""
         if unit is None:
             records = self.store.states(Exclusive.NAME)
         else:
             records = self.store.read([Key(Exclusive.NAME, "unit", unit)]).records
-        lost = 0
-        for key, data in records.items():
-            for run, live in decode_state(Leases, data).runs.items():
-                lost += self._report_lost(key, run, live, gone)
-        return lost
+        return [
+            (key.subject, run, live)
+            for key, data in records.items()
+            for run, live in decode_state(Leases, data).runs.items()
+        ]
 
-    def _report_lost(self, key: Key, run: str, live: Live, gone: Callable[[str], bool] | None) -> bool:
+    def reap(self, gone: Callable[[str], bool] | None = None, *, unit: str | None = None) -> int:
+        """Report as lost every live run (of that unit) whose lease ran out or whose holder is gone; how many."""
+        return sum(self._report_lost(whose, run, live, gone) for whose, run, live in self.live_runs(unit))
+
+    def _report_lost(self, unit: str, run: str, live: Live, gone: Callable[[str], bool] | None) -> bool:
         """Report one run as lost, unless it turns out, inside the transaction, that it exited or renewed its lease."""
-        unit = key.subject
+        key = Key(Exclusive.NAME, "unit", unit)
         holder = live.holder or "an unnamed process"
         case = _Case(
             self,

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,22 +48,22 @@ class Place:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("FLYBALL_")}
         self.env = {**clean, **SHORT, "FLYBALL_STATE_DIR": str(self.state), "TERM": "xterm"}
 
-    def flyball(self, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    def flyball(self, *words: str, typed: str = "", **env: str) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end."""
         return subprocess.run(
             [*FLYBALL, *words],
             cwd=self.folder,
             env={**self.env, **env},
-            stdin=subprocess.DEVNULL,
+            input=typed,
             capture_output=True,
             text=True,
             timeout=WAIT_MAX,
             check=False,
         )
 
-    def run(self, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, *words: str, typed: str = "", **env: str) -> "subprocess.CompletedProcess[str]":
         """`flyball run --no-tty`, to its end."""
-        return self.flyball("run", "--no-tty", *words, **env)
+        return self.flyball("run", "--no-tty", *words, typed=typed, **env)
 
     @contextlib.contextmanager
     def running(self, *words: str, env: Mapping[str, str] | None = None) -> "Iterator[subprocess.Popen[str]]":
@@ -124,13 +124,15 @@ class Place:
 class Screen:
     """A person at a terminal, in front of a real command."""
 
-    def __init__(self, place: Place, *words: str, rows: int = 33, columns: int = 101) -> None:
+    def __init__(
+        self, place: Place, *words: str, command: Sequence[str] = (*FLYBALL, "run"), rows: int = 33, columns: int = 101
+    ) -> None:
         self.place = place
         self.master, self.slave = os.openpty()
         self.resize(rows, columns)
         self.seen = b""
         self.process = subprocess.Popen(
-            [*TERMINAL, os.ttyname(self.slave), *FLYBALL, "run", *words],
+            [*TERMINAL, os.ttyname(self.slave), *command, *words],
             cwd=place.folder,
             env=place.env,
             start_new_session=True,

@@ -71,6 +71,30 @@ def test_the_guardian_dies(site: Site) -> None:
     site.all_up("polite")
 
 
+def test_both_are_killed_at_once(site: Site) -> None:
+    """Daemon and guardian killed together leave processes that nobody guards: the next daemon ends them before it starts
+    anything, so that none is doubled; what is kept is adopted, not ended."""
+    kept = {"command": "sleep 1000", "on_supervisor_death": "keep"}
+    site.write({**TWENTY, "kept": kept})
+    site.flyball("up", "-d")
+    first = site.all_up(*TWENTY, "kept")
+    found = site.ping()
+    for pid in (found["guardian"], found["pid"]):
+        os.kill(pid, signal.SIGSTOP)
+    for pid in (found["guardian"], found["pid"]):
+        os.kill(pid, signal.SIGKILL)
+    for pid in (found["guardian"], found["pid"]):
+        _dead(pid)
+    assert site.running() == first, "they outlived both"
+    site.flyball("up", "-d")
+    until(lambda: site.ping()["pids"].keys() == {*TWENTY, "kept"}, "all up")
+    second = site.running()
+    assert all(len(pids) == 1 for pids in second.values()), "none is doubled"
+    assert second["kept"] == first["kept"]
+    assert not {second[name][0] for name in TWENTY} & {first[name][0] for name in TWENTY}
+    assert "20 processes were left" in site.log()
+
+
 def test_stubborn_descendants(site: Site) -> None:
     """Nothing gets away: not what ignores SIGTERM, left the group, or has no parent any more."""
     stubborn = (

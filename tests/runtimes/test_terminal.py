@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Place, Screen, until
+from tests.cli.running import FLYBALL, Place, Screen, until
 
 LOCAL_MODES = 3
 RAW_LACKS = termios.ICANON | termios.ECHO | termios.ISIG
@@ -162,23 +162,41 @@ def test_no_terminal_for_the_child(place: Place) -> None:
 
 
 def test_killed_on_a_terminal(place: Place) -> None:
-    """After kill -9 of the supervisor nothing is left running."""
+    """After kill -9 of the supervisor nothing is left running, and the person's terminal is as it was."""
     with Screen(place, *child()) as screen:
+        before = screen.mode()
         screen.shows("began")
         os.kill(place.supervisor(screen.process), signal.SIGKILL)
         assert screen.code() == 128 + signal.SIGKILL
+        assert screen.mode() == before
         until(lambda: not place.processes(), "the end of everything")
 
 
-def test_window_is_closed(place: Place) -> None:
-    """When the terminal is gone, so is the child, in order."""
-    with Screen(place, *child("--name", "x")) as screen:
+@pytest.mark.parametrize("words", [child(), ("--no-tty", "--", "sh", "-c", "echo began; exec sleep 600")])
+def test_window_is_closed(place: Place, words: tuple[str, ...]) -> None:
+    """When the terminal is gone, so is the child, in order: also one that had nothing to do with the terminal."""
+    with Screen(place, "--name", "x", *words) as screen:
         screen.shows("began")
         screen.hang_up()
         screen.code()
         until(lambda: not place.processes(), "the end of everything")
     exits = [line["data"] for line in place.journal("x") if line["event"] == "exited"]
     assert [line["cause"] for line in exits] == ["stopped"]
+
+
+def test_keys_without_a_terminal_for_the_child(place: Place) -> None:
+    """With --no-tty the child still reads what is typed; in the background it does not, as that is for the shell."""
+    with Screen(place, "--no-tty", "--", "sh", "-c", "read line; echo got $line") as screen:
+        screen.shows("started")
+        screen.type("this\r")
+        screen.shows("got this")
+        assert screen.code() == 0
+    script = 'set -m; "$@" & wait $!; echo code $?'
+    flyball = (*FLYBALL, "run", "--no-tty", "--name", "y", "--", "sh", "-c", "read line; echo got $line")
+    with Screen(place, command=("bash", "-c", script, "bash", *flyball)) as screen:
+        screen.type("this\r")
+        screen.shows("got\r\n")
+        screen.shows("code 0")
 
 
 def test_suspended(place: Place) -> None:

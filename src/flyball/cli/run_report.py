@@ -12,9 +12,7 @@
 | 128 + N | flyball itself was ended by signal N: 130 by Ctrl-C, 143 by SIGTERM |
 """
 
-import contextlib
 import json
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -28,9 +26,8 @@ from flyball.core.event import Beat, Cause, Event, Start
 from flyball.core.time import FOREVER, SECOND
 from flyball.governor import VERB_NAMES
 from flyball.runtimes.foreground import Outcome
+from flyball.runtimes.sink import Sink
 from flyball.runtimes.terminal import Terminal
-
-STDERR: Final = 2
 
 STARVED: Final = 69
 HELD: Final = 75
@@ -41,6 +38,8 @@ BY_SIGNAL: Final = 128
 OF_THE_FLEET: Final = ("storm", "clock")
 """Policies that hold everybody."""
 
+BROKE: Final = "cost_budget_exceeded"
+
 QUESTION: Final = "Enter to restart, q to quit: "
 
 _COMMAND: Final = re.compile(r"`(flyball [^`]+)`")
@@ -49,8 +48,9 @@ _COMMAND: Final = re.compile(r"`(flyball [^`]+)`")
 class Report:
     """Tells a person, or a script, what happens. On stderr: the command's own output has stdout for itself."""
 
-    def __init__(self, unit: str, terminal: Terminal | None = None, *, as_json: bool = False) -> None:
+    def __init__(self, unit: str, sink: Sink, terminal: Terminal | None = None, *, as_json: bool = False) -> None:
         self._unit = unit
+        self._sink = sink
         self._terminal = terminal
         self._as_json = as_json
         self._said: tuple[str, ...] = ()
@@ -110,8 +110,7 @@ class Report:
 
     def _write(self, line: str) -> None:
         end = "\r\n" if self._terminal is not None and self._terminal.is_raw else "\n"
-        with contextlib.suppress(OSError):  # nobody reads it any more: no reason to stop looking after the unit
-            os.write(STDERR, (line + end).encode(errors="replace"))
+        self._sink.write((line + end).encode(errors="replace"))
 
 
 def exit_code(outcome: Outcome) -> int:
@@ -121,7 +120,7 @@ def exit_code(outcome: Outcome) -> int:
     exited, verb = outcome.exited, outcome.decision.verb
     if exited is None or verb >= Verb.STOP:
         return HELD
-    if exited.cause is Cause.STARVED:
+    if exited.cause is Cause.STARVED or _is_broke(outcome):
         return STARVED
     if exited.cause is Cause.TIMEOUT:
         return TIMED_OUT
@@ -130,6 +129,11 @@ def exit_code(outcome: Outcome) -> int:
     if exited.cause is Cause.STOPPED:
         return exited.code or HELD
     return CANNOT_EXECUTE if exited.code is None else exited.code
+
+
+def _is_broke(outcome: Outcome) -> bool:
+    """It was told to end because its money is spent, or may not start again for that reason."""
+    return BROKE in outcome.decision.codes or (outcome.exited is not None and outcome.exited.error == BROKE)
 
 
 def ways_on(unit: str, outcome: Outcome) -> Iterator[str]:
@@ -145,7 +149,7 @@ def ways_on(unit: str, outcome: Outcome) -> Iterator[str]:
                 found = _COMMAND.search(reason.remedy)
                 yield _named(found[1], unit, reason.policy) if found else reason.remedy
         yield again
-    elif "cost_budget_exceeded" in decision.codes:
+    elif _is_broke(outcome):
         yield f"{again}, with a higher --budget if that was too low"
     else:
         yield again

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from contextlib import closing, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -19,7 +19,11 @@ from flyball.config.units import RestartWhen, Unit
 from flyball.governor import Governor
 from flyball.runtimes.foreground import Foreground
 from flyball.runtimes.guardian import Guard
+from flyball.runtimes.sink import Sink
 from flyball.runtimes.terminal import Terminal
+
+STDOUT: Final = 1
+STDERR: Final = 2
 
 
 def run_unit(command: tuple[str, ...], given: Mapping[str, Any]) -> int:
@@ -35,10 +39,16 @@ def run_unit(command: tuple[str, ...], given: Mapping[str, Any]) -> int:
 
 
 async def _run(unit: Unit, governor: Governor, guard: Guard, state: Path, *, tty: bool, as_json: bool) -> int:
-    with closing(Terminal()) if tty else nullcontext() as terminal:
-        report = Report(unit.name, terminal, as_json=as_json)
-        foreground = Foreground(unit, governor, report, user_name(), state=state, guard=guard, terminal=terminal)
-        return report.over(await foreground.run())
+    terminal_if_any = closing(Terminal()) if tty else nullcontext()
+    with terminal_if_any as terminal, closing(Sink(STDOUT)) as output, closing(Sink(STDERR)) as errors:
+        report = Report(unit.name, errors, terminal, as_json=as_json)
+        foreground = Foreground(
+            unit, governor, report, user_name(), state=state, guard=guard, sinks=(output, errors), terminal=terminal
+        )
+        code = report.over(await foreground.run())
+        errors.hurry()
+        await errors.written()
+        return code
 
 
 def _unit(command: tuple[str, ...], given: Mapping[str, Any]) -> Unit:

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -27,7 +26,8 @@ from flyball.runtimes.doorbell import Doorbell
 from flyball.runtimes.driver import ASK_EARLY, Driver, Ending, Life, sleep_until
 from flyball.runtimes.guardian import Guard
 from flyball.runtimes.holder import is_gone, me
-from flyball.runtimes.process import ProcessLife
+from flyball.runtimes.process import kernel, strays
+from flyball.runtimes.sink import Sink
 from flyball.runtimes.terminal import Terminal, begin_on
 from flyball.runtimes.watched import WatchedHands
 
@@ -36,6 +36,8 @@ ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 WAL: Final = "state.db-wal"
 """The file in the folder of the store that every commit changes."""
+
+STDIN: Final = 0
 
 UNKNOWN: Final = "?/?/?"
 """A holder that went away before it could be named."""
@@ -84,8 +86,10 @@ class Foreground:
     state: Path
     """The folder of the store."""
     guard: Guard
+    sinks: tuple[Sink, Sink]
+    """Where its stdout and its stderr go."""
     terminal: Terminal | None = None
-    """None: it prints to stdout."""
+    """Where all of it goes instead."""
     driver: Driver = field(init=False)
     _hands: WatchedHands = field(init=False)
     _life: Life | None = None
@@ -117,6 +121,7 @@ class Foreground:
         loop.add_reader(self.guard.pipe, self._unguarded)
         if self.terminal is not None:
             self.terminal.on_hang_up = lambda: self.interrupt(signal.SIGHUP)
+        self.sinks[0].on_broken = lambda: self.interrupt(signal.SIGPIPE)
         try:
             holder = await asyncio.to_thread(self._prepare)
             if holder is not None or self._is_over():
@@ -126,7 +131,10 @@ class Foreground:
             )
             bell = Doorbell(self.governor.store, self.state / WAL, self.driver.poke)
             with contextlib.closing(self._hands), contextlib.closing(bell):
-                return await self._drive()
+                outcome = await self._drive()
+            for sink in self.sinks:
+                await sink.written()
+            return outcome
         finally:
             if self._life is not None:  # the store failed: nobody looks after it any more
                 await self._life.end(self.unit.grace)
@@ -148,6 +156,8 @@ class Foreground:
             return
         self._end(self.unit.grace if self._signal is None else 0)
         self._signal = self._signal or number
+        for sink in self.sinks:
+            sink.hurry()
         if self._asking is not None:
             self._asking.cancel()
         self.driver.poke()
@@ -173,13 +183,6 @@ class Foreground:
         self.audience.noted("has no guardian any more, which was killed: it is ended")
         self.interrupt(signal.SIGTERM)
 
-    def _pass_on(self, data: bytes) -> None:
-        try:
-            while data:
-                data = data[os.write(1, data) :]
-        except OSError:  # nobody reads it any more
-            self.interrupt(signal.SIGPIPE)
-
     # What the driver is given.
 
     async def begin(self, run: str, *, again: bool) -> Life:
@@ -188,8 +191,8 @@ class Foreground:
             return _NotBegun()
         process = self._hands.process
         if self.terminal is None:
+            process.stdin, process.sinks = _stdin(), self.sinks
             self._life = await self._hands.begin(run, again=again)
-            _also(process.life, self._pass_on)
         else:
             self._life = await begin_on(self.terminal, self._hands, run, again=again)
         self._pid = process.life.pid if process.life is not None else 0
@@ -234,6 +237,7 @@ class Foreground:
     def _prepare(self) -> str | None:
         """Find out whether somebody else runs it (who), and tell the governor that a person wants it to run."""
         name, governor = self.unit.name, self.governor
+        strays.end({run for _, run, live in governor.live_runs(name) if is_gone(live.holder)}, kernel.detect())
         if governor.reap(is_gone, unit=name):
             self.audience.noted("ran when its supervisor was killed: that counts as a failure")
         start = Start(unit=name, run=f"{self.driver.holder}.0", labels=self.unit.labels, holder=self.driver.holder)
@@ -272,15 +276,9 @@ class _NotBegun:
         pass
 
 
-def _also(life: ProcessLife | None, listener: Callable[[bytes], None]) -> None:
-    """Have one more listen to what it prints."""
-    if life is None:
-        return
-    before = life.on_output
-
-    def heard(data: bytes) -> None:
-        if before is not None:
-            before(data)
-        listener(data)
-
-    life.on_output = heard
+def _stdin() -> int:
+    """Ours. But not a terminal whose keys are for somebody else now: in the background nothing is read."""
+    with contextlib.suppress(OSError):
+        if os.tcgetpgrp(STDIN) != os.getpgrp():
+            return -1
+    return STDIN

@@ -33,6 +33,7 @@ ROUNDS_MAX: Final = 500
 PR_SET_CHILD_SUBREAPER: Final = 36
 PID_BYTES_MAX: Final = 32
 CANNOT_START: Final = 2
+LAST_STREAM: Final = 2
 KILLED: Final = 128
 """Added to the number of the signal, as shells do."""
 
@@ -100,6 +101,7 @@ class _Process(NamedTuple):
 
 def guard(kept: str, lock: str, argv: Sequence[str]) -> int:
     """Start the command, stand by until it is over, and end whatever it left; its exit code."""
+    _open_missing()
     given = {}
     if lock:
         given["lock"] = _take(lock)
@@ -108,6 +110,7 @@ def guard(kept: str, lock: str, argv: Sequence[str]) -> int:
     waited = {*PASSED_ON, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     reaps = _become_subreaper()
+    terminal = _Terminal() if os.isatty(0) else None
     given["pipe"], end = os.pipe()
     if not reaps:
         given["slots"] = _shared_file()
@@ -126,9 +129,33 @@ def guard(kept: str, lock: str, argv: Sequence[str]) -> int:
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         name = signal.Signals(-code).name
+        if terminal is not None:
+            terminal.put_back()
         sys.stderr.write(f"flyball: the supervisor was killed ({name}); {ended} processes that it left were ended\n")
         return KILLED - code
     return code
+
+
+def _open_missing() -> None:
+    """A stream that was closed is nothing from now on: its number must not be given to what is opened next."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= LAST_STREAM:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+
+
+class _Terminal:
+    """The settings of the person's terminal, which a supervisor that was killed could not put back."""
+
+    def __init__(self) -> None:
+        import termios  # noqa: PLC0415 - only where it serves
+
+        self._termios = termios
+        self._settings = termios.tcgetattr(0)
+
+    def put_back(self) -> None:
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # in the background, too
+        with contextlib.suppress(self._termios.error):
+            self._termios.tcsetattr(0, self._termios.TCSANOW, self._settings)
 
 
 def _take(path: str) -> int:
@@ -165,12 +192,15 @@ def _stand_by(child: int, waited: set[signal.Signals]) -> int:
 
 
 def _next_signal(child: int, waited: set[signal.Signals]) -> int:
-    """The next signal to act on. One from the terminal has reached the whole group: it is not passed on again."""
+    """The next signal to act on. One from the terminal has reached the whole group, and is not passed on again; but
+    that the terminal is gone, only the leader of its session is told."""
     if not hasattr(signal, "sigwaitinfo"):
         return signal.sigwait(waited)
+    leads = os.getsid(0) == os.getpid()
     while True:
         info = signal.sigwaitinfo(waited)
-        if info.si_code != SI_KERNEL or info.si_signo == signal.SIGCHLD or os.getpgid(child) != os.getpgrp():
+        told_alone = info.si_signo == signal.SIGCHLD or (leads and info.si_signo == signal.SIGHUP)
+        if told_alone or info.si_code != SI_KERNEL or os.getpgid(child) != os.getpgrp():
             return info.si_signo
 
 

@@ -159,12 +159,16 @@ class Liveness:
                     pid = message.pid or self._pid
                     self._dumps = pid, start_of(pid)
 
+    @property
+    def can_dump(self) -> bool:
+        """It is a Python child that agreed to be asked for the stacks of its threads."""
+        return self._dumps is not None
+
     async def dump(self) -> bool:
-        """Ask a Python child for the stacks of its threads, if it agreed to that, and wait until they are written.
-        False: nothing came."""
+        """Ask for the stacks, once, and wait until they are written. False: nothing came."""
         if self._dumps is None:
             return False
-        pid, started = self._dumps
+        (pid, started), self._dumps = self._dumps, None
         if started is None or start_of(pid) != started:
             return False
         self._output.clear()

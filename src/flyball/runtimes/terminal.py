@@ -21,12 +21,11 @@ from flyball.core.time import Span
 from flyball.runtimes.driver import Ending, Life
 from flyball.runtimes.process.failure import ending_of, ending_of_told
 from flyball.runtimes.process.kernel import Status
+from flyball.runtimes.sink import WAITING_MAX, opened_anew
 from flyball.runtimes.watched import WatchedHands
 
 CHUNK: Final = 65_536
 """Bytes that are read at once."""
-WAITING_MAX: Final = 65_536
-"""Bytes kept for a side that is slow. The other side is not read as long as there are as many."""
 DRAIN_MAX: Final = 2.0
 """Seconds for a person's terminal to take the last that a child showed. One that takes nothing at all is stuck."""
 INTERRUPT: Final = b"\x03"
@@ -54,8 +53,8 @@ class Terminal:
         self.is_raw = False
         self.on_hang_up: Callable[[], None] = lambda: None
         """Called when it is gone while a child has it. Not everybody whom that concerns gets SIGHUP."""
-        self.typed = _opened_anew(typed, os.O_RDONLY)
-        self.shown = _opened_anew(shown, os.O_WRONLY)
+        self.typed = opened_anew(typed, os.O_RDONLY)
+        self.shown = opened_anew(shown, os.O_WRONLY)
 
     def close(self) -> None:
         """Put its mode back, and leave it."""
@@ -259,15 +258,6 @@ class TerminalLife:
             return ending_of_told(unit.name, status, process.tail(), secrets=secrets)
         # The last lines, which name the failure, may have come after the exit.
         return ending_of(unit.name, status, process.tail(), pid=process.pid, secrets=secrets)
-
-
-def _opened_anew(descriptor: int, how: int) -> int:
-    """The same terminal, opened once more: not to wait for it is then our choice alone, and not that of the shell that
-    it is shared with."""
-    for path in (os.ttyname(descriptor), "/dev/tty"):
-        with contextlib.suppress(OSError):
-            return os.open(path, how | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
-    return os.dup(descriptor)
 
 
 def _read(descriptor: int) -> bytes | None:

@@ -5,58 +5,75 @@ it reported, is ended here; how it ended then says why.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from flyball.config.units import Unit
-from flyball.core.decision import Decision
-from flyball.core.event import Cause
+from flyball.core.decision import Decision, Verb
+from flyball.core.event import Beat, Cause
 from flyball.core.failure import FINGERPRINT_VERSION, fingerprint
-from flyball.core.time import Span
+from flyball.core.time import Span, seconds
+from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.runtimes.driver import Ending
 from flyball.runtimes.liveness import HUNG_CODES, Liveness
 from flyball.runtimes.notify import Notify
 from flyball.runtimes.process import ProcessHands, ProcessLife
+from flyball.runtimes.process.spawn import CannotStart
 from flyball.runtimes.report import Reporter
 
-TIMEOUTS: Final = frozenset({*HUNG_CODES, "timeout", "idle_timeout"})
+OVERDUE: Final = frozenset({"timeout", "idle_timeout"})
+TIMEOUTS: Final = HUNG_CODES | OVERDUE
 
 
 class WatchedLife:
     """A process that is listened to."""
 
     def __init__(
-        self, unit: Unit, life: ProcessLife, told: "asyncio.Future[Decision]", heard: "asyncio.Task[None]"
+        self,
+        unit: Unit,
+        life: ProcessLife,
+        *,
+        liveness: Liveness,
+        told: "asyncio.Future[Decision]",
+        heard: "asyncio.Task[None]",
+        why: Callable[[], Decision],
     ) -> None:
-        self._unit, self._life, self._told = unit, life, told
+        self._unit, self._life, self._liveness, self._told = unit, life, liveness, told
         self._heard = heard
         """Done when the life is over and all that it said was heard."""
+        self._why = why
+        """What the governor says of this run now."""
 
     async def ended(self) -> Ending:
         """Wait until it is over, or has to be ended."""
         await asyncio.wait((self._heard, self._told), return_when=asyncio.FIRST_COMPLETED)
-        if self._heard.done():
+        if not self._told.done():
             return await self._life.ended()
+        decision = self._told.result()
+        if decision.verb is Verb.FINISH:  # the answer to its report told it so: it may end by itself
+            await asyncio.wait((self._heard,), timeout=seconds(self._unit.grace))
+        if OVERDUE.intersection(decision.codes):
+            await self._liveness.dump()
         await self._life.end(self._unit.grace)
         await asyncio.wait((self._heard,))
-        return self._told_to_end(await self._life.ended(), self._told.result())
+        return self._told_to_end(await self._life.ended(), decision)
 
     async def end(self, grace: Span) -> None:
-        """Make it end."""
+        """Make it end. If its time is over, it says first where it was."""
+        if self._liveness.can_dump and OVERDUE.intersection((await asyncio.to_thread(self._why)).codes):
+            await self._liveness.dump()
         await self._life.end(grace)
 
     def _told_to_end(self, ending: Ending, decision: Decision) -> Ending:
-        """It did not fail by itself: it hung, or its money was spent, or it was told to stop."""
+        """It did not fail by itself: it hung, or it was told to stop, because its money was spent or for another
+        reason. What was told to stop is not started again by itself."""
         reason = decision.primary
         code = reason.code if reason else "stopped"
         detail = f"{reason.text}\n{ending.detail}" if reason else ending.detail
-        if code in TIMEOUTS:
-            cause = Cause.TIMEOUT
-        else:
-            cause = Cause.STARVED if code == "cost_budget_exceeded" else Cause.STOPPED
+        cause = Cause.TIMEOUT if code in TIMEOUTS else Cause.STOPPED
         mark = fingerprint(self._unit.name, code)
         return replace(
             ending, cause=cause, fingerprint=mark, version=FINGERPRINT_VERSION, error=code, detail=detail.rstrip()
@@ -72,7 +89,9 @@ class WatchedHands:
         self.on_up: Callable[[], None] | None = None
         """Called when a run counts as up."""
         self._governor = governor
-        self._notify = Notify.open(sockets, unit.name, uid=_uid(unit)) if _listens(unit) else None
+        self._sockets = sockets
+        self._notify: Notify | None = None
+        """Opened when a run begins: only then it is granted that nobody else runs this unit."""
 
     async def begin(self, run: str, *, again: bool) -> ProcessLife | WatchedLife:
         """Begin a run."""
@@ -88,8 +107,7 @@ class WatchedHands:
         if not _is_watched(self.unit):
             self._up()
             return life
-        if self._notify is not None:
-            self._notify.expect(life.run)
+        self._listen(life.run)
         return self._watch(life, *self._watchers(life.run), up=True)
 
     def close(self) -> None:
@@ -100,13 +118,22 @@ class WatchedHands:
 
     async def _begin_watched(self, run: str, again: bool) -> ProcessLife | WatchedLife:
         watchers = self._watchers(run)
-        env = dict(watchers[0].env)
-        if self._notify is not None:
-            self._notify.expect(run)
-            env |= self._notify.env(run)
-        self.process.extra_env = env
+        try:
+            said = self._listen(run)
+        except FlyballError as error:
+            return self.process.unborn(run, CannotStart("no notify socket", f"{error}. {error.remedy}"))
+        self.process.extra_env = {**watchers[0].env, **said}
         life = await self.process.begin(run, again=again)
         return self._watch(life, *watchers) if life.pid else life
+
+    def _listen(self, run: str) -> Mapping[str, str]:
+        """Expect what that run will say; what it has to know for that."""
+        if not _listens(self.unit):
+            return {}
+        if self._notify is None:
+            self._notify = Notify.open(self._sockets, self.unit.name, uid=_uid(self.unit))
+        self._notify.expect(run)
+        return self._notify.env(run)
 
     def _watchers(self, run: str) -> "tuple[Liveness, Reporter, asyncio.Future[Decision]]":
         told: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
@@ -133,7 +160,10 @@ class WatchedHands:
             self._notify.listen(life.pid, liveness.hear, reporter.hear)
         liveness.begin(life.pid, up=up)
         heard = asyncio.get_running_loop().create_task(self._stand_by(life, liveness, reporter, told))
-        return WatchedLife(self.unit, life, told, heard)
+        beat = Beat(unit=self.unit.name, run=life.run, labels=self.unit.labels, silent=True)
+        return WatchedLife(
+            self.unit, life, liveness=liveness, told=told, heard=heard, why=lambda: self._governor.look(beat)
+        )
 
     async def _stand_by(
         self, life: ProcessLife, liveness: Liveness, reporter: Reporter, told: "asyncio.Future[Decision]"
@@ -164,8 +194,10 @@ class WatchedHands:
 
 
 def _listens(unit: Unit) -> bool:
-    """It needs a notify socket: it says when it is ready or alive, or what it does and spends."""
-    return bool(unit.ready == "notify" or unit.watchdog or unit.kind == "agent" or unit.budget or unit.idle)
+    """It needs a notify socket: it says when it is ready or alive, what it does and spends, or that it can show where
+    it hangs."""
+    limited = unit.budget or unit.idle or unit.deadline
+    return bool(unit.ready == "notify" or unit.watchdog or unit.kind == "agent" or limited)
 
 
 def _is_watched(unit: Unit) -> bool:

@@ -11,8 +11,9 @@ from flyball.core.event import Cause
 from flyball.runtimes.process import kernel, tree
 from flyball.runtimes.process.child import ProcessLife
 from flyball.runtimes.process.kernel import Kernel
-from flyball.runtimes.process.output import Filed, Heard, Listener, LogFile, Output, Piped, log_path
+from flyball.runtimes.process.output import Filed, Heard, Listener, LogFile, Output, Passed, Piped, log_path
 from flyball.runtimes.process.spawn import CannotStart, explained, spawn
+from flyball.runtimes.sink import Sink
 
 
 class ProcessHands:
@@ -34,6 +35,10 @@ class ProcessHands:
         self.terminal = ""
         """The path of a terminal that the next run gets as its own, instead of a pipe. Who made it reads it, and tells
         `hear` what was printed."""
+        self.stdin = -1
+        """What the next run reads; below 0: nothing."""
+        self.sinks: tuple[Sink, Sink] | None = None
+        """Where its stdout and its stderr go besides the log; None: nowhere."""
         self.life: ProcessLife | None = None
         """The run that is live, or was last."""
         self._means = means
@@ -48,16 +53,22 @@ class ProcessHands:
         try:
             output = self._output()
             args = unit.continue_args if goes_on else ()
-            pid = spawn(unit, run, args, self.extra_env, output=output.child_end, terminal=self.terminal)
+            errors = output.child_errors if isinstance(output, Passed) else output.child_end
+            streams = self.stdin, output.child_end, errors
+            pid = spawn(unit, run, args, self.extra_env, streams=streams, terminal=self.terminal)
         except (CannotStart, OSError) as error:
             if output is not None:
                 output.finish()
-            cannot = error if isinstance(error, CannotStart) else explained(unit, "", error)
-            self.life = ProcessLife.unborn(unit, run, cannot.ending(unit.name), means)
-            return self.life
+            return self.unborn(run, error if isinstance(error, CannotStart) else explained(unit, "", error))
         output.begin()
         self.life = ProcessLife(unit, run, pid, output, means)
         self.life.watch()
+        return self.life
+
+    def unborn(self, run: str, error: CannotStart) -> ProcessLife:
+        """A run that never lived."""
+        means = self._means or kernel.detect()
+        self.life = ProcessLife.unborn(self.unit, run, error.ending(self.unit.name), means)
         return self.life
 
     def adopt(self, pid: int, started: int, run: str) -> ProcessLife | None:
@@ -84,6 +95,8 @@ class ProcessHands:
             return Heard(self._file, self.on_output)
         if self.unit.on_supervisor_death is OnSupervisorDeath.KEEP:
             return Filed(self._file, self.on_output)
+        if self.sinks is not None:
+            return Passed(self._file, self.on_output, self.sinks)
         return Piped(self._file, self.on_output)
 
     def _is_ours(self, pid: int, run: str) -> bool:

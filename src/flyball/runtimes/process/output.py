@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from flyball.core.time import Instant
 from flyball.runtimes.process.failure import readable
+from flyball.runtimes.sink import Sink
 
 log = logging.getLogger(__name__)
 
@@ -252,6 +253,52 @@ class Piped(Heard):
         if self.child_end >= 0:
             os.close(self.child_end)
             self.child_end = -1
+
+
+class Passed(Heard):
+    """Output that is passed on as it comes: stdout and stderr each to its own sink, no faster than that takes it."""
+
+    __slots__ = ("_streams", "child_errors")
+
+    def __init__(self, file: LogFile, listener: Listener | None, sinks: tuple[Sink, Sink]) -> None:
+        super().__init__(file, listener)
+        self._streams: list[_Stream] = []
+        try:
+            self._streams += (_Stream(self, file, sink) for sink in sinks)
+        except OSError:
+            self.finish()
+            raise
+        self.child_end, self.child_errors = (stream.child_end for stream in self._streams)
+
+    def begin(self) -> None:
+        for stream in self._streams:
+            stream.begin()
+
+    def finish(self) -> None:
+        """What is left in the pipes is not much: it is passed on whether there is room or not."""
+        for stream in self._streams:
+            stream.finish()
+
+
+class _Stream(Piped):
+    """One of the two pipes of `Passed`."""
+
+    __slots__ = ("_sink", "_whole")
+
+    def __init__(self, whole: Passed, file: LogFile, sink: Sink) -> None:
+        super().__init__(file, None)
+        self._whole, self._sink = whole, sink
+        sink.on_room = self._listen
+
+    def hear(self, data: bytes) -> None:
+        self._whole.hear(data)
+        self._sink.write(data)
+        if self._sink.full and self._pipe >= 0:
+            self._loop.remove_reader(self._pipe)
+
+    def _listen(self) -> None:
+        if self._pipe >= 0:
+            self._loop.add_reader(self._pipe, self._read)
 
 
 class Filed:

@@ -72,9 +72,18 @@ class Identity:
 NOBODY_ELSE: Final = Identity()
 
 
-def spawn(unit: Unit, run: str, args: Sequence[str], env: Mapping[str, str], *, output: int, terminal: str = "") -> int:
+def spawn(
+    unit: Unit,
+    run: str,
+    args: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    streams: tuple[int, int, int],
+    terminal: str = "",
+) -> int:
     """Start the unit's process in a session and group of its own; its pid, which is the caller's to reap. `terminal`
-    is one that becomes its own; else it reads nothing and prints to `output`. CannotStart says why not."""
+    is one that becomes its own; else `streams` are its stdin, stdout and stderr, below 0: nothing. CannotStart says
+    why not."""
     identity = _identity(unit)
     env = {**environment(unit, identity), **env, RUN_VARIABLE: run}
     command = [*unit.command, *args]
@@ -83,14 +92,15 @@ def spawn(unit: Unit, run: str, args: Sequence[str], env: Mapping[str, str], *, 
     wrapper = _wrapper(unit, terminal)
     if wrapper:
         _check_command(unit, command[0], env)
+    stdin, stdout, stderr = (stream if stream >= 0 else nothing() for stream in streams)
     try:
         process = subprocess.Popen(  # noqa: S603 - running what the unit says is the purpose
             [*wrapper, *command],
             cwd=unit.cwd or None,
             env=env,
-            stdin=nothing(),
-            stdout=output if output >= 0 else nothing(),
-            stderr=output if output >= 0 else nothing(),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
             start_new_session=True,
             user=identity.uid,
             group=identity.gid,
