@@ -66,7 +66,7 @@ class Fleet:
             self._put(unit)
         records = list(kept.read(self._kept))
         lost = await self._adopt(records)
-        await asyncio.to_thread(self._end_strays, {record.run for record in records})
+        await asyncio.to_thread(self._end_strays, {(record.unit, record.run) for record in records})
         decision = await asyncio.to_thread(
             self.governor.boot,
             self.holder,
@@ -81,9 +81,9 @@ class Fleet:
                 post.begin_again()
             self._start(name)
 
-    def _end_strays(self, spared: AbstractSet[str]) -> None:
+    def _end_strays(self, spared: AbstractSet[tuple[str, str]]) -> None:
         """End what still runs of a supervisor that was killed together with its guardian."""
-        runs = {run for _, run, live in self.governor.live_runs() if is_gone(live.holder)}
+        runs = {(unit, run) for unit, run, live in self.governor.live_runs() if is_gone(live.holder)}
         ended = strays.end(runs - spared, kernel.detect())
         if ended:
             log.warning("%d processes were left by a supervisor that was killed with its guardian: ended", ended)

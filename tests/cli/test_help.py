@@ -161,3 +161,13 @@ def test_pydantic_stays_out_of_the_heart(module: str) -> None:
     """Only settings need pydantic."""
     code = f"import sys, {module}; sys.exit('pydantic' in sys.modules or 'yaml' in sys.modules)"
     assert subprocess.run([PYTHON, "-c", code], check=False).returncode == 0
+
+
+def test_windows_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows every command says that it cannot run there, and what to do; the help still helps."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert main(["status"]) == 2
+    said = capsys.readouterr().err
+    assert "not on Windows" in said
+    assert "WSL" in said
+    assert main(["--help"]) == 0

@@ -210,11 +210,11 @@ def test_reader_that_stops(place: Place) -> None:
         assert log.stat().st_size < 1_000_000
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 128 + signal.SIGTERM
-    with place.running("--name", "y", "--", "sh", "-c", "yes | head -c 200000; echo $$ > over") as process:
+    with place.running("--name", "y", "--", "sh", "-c", "yes | head -c 150000; echo $$ > over") as process:
         pid = int(until(lambda: place.lines("over"), "the end")[0])
         until(lambda: not Path(f"/proc/{pid}").exists(), "the end")
         assert process.poll() is None
-        assert len(process.communicate(timeout=30)[0]) == 200_000
+        assert len(process.communicate(timeout=30)[0]) == 150_000
         assert process.returncode == 0
 
 

@@ -101,7 +101,7 @@ def test_three_trials_at_a_time() -> None:
     """Half-open, three runs may be in flight; the fourth waits, and asking leaves no trace. (S0-24)"""
     walk = half_open()
     assert [walk.start(run=f"t{n}").verb for n in range(4)] == [Verb.PROCEED] * 3 + [Verb.WAIT]
-    assert set(walk.state.trials) == {"t0", "t1", "t2"}
+    assert set(walk.state.trials) == {"shop/t0", "shop/t1", "shop/t2"}
     assert walk.start(run="t9").codes == ("circuit_half_open",)
     walk.end(run="t0")
     assert walk.start(run="t4").proceeds
@@ -185,3 +185,23 @@ def test_released_by_a_person() -> None:
     assert not walk.says().proceeds
     walk.release()
     assert walk.forgot()
+
+
+def test_runs_of_two_units_may_have_one_id() -> None:
+    """A run's id is its unit's own: four units with a run "1" each are four trials, and one of them is too many."""
+    walk = half_open()
+    assert [walk.start(unit, run="1").proceeds for unit in "pqrs"] == [True, True, True, False]
+    walk.end("p", run="1", cause=Cause.DONE)
+    assert walk.start("s", run="1").proceeds
+
+
+def test_runs_lost_with_their_supervisor_do_not_open_it() -> None:
+    """That a supervisor was killed says nothing about what its units share; a trial that is lost has failed."""
+    walk = Walk(Breaker())
+    for unit in UNITS:
+        walk.fail(unit, cause=Cause.LOST)
+    assert walk.says().proceeds
+    walk = half_open()
+    assert walk.start("p", run="1").proceeds
+    walk.end("p", run="1", cause=Cause.LOST)
+    assert walk.says().codes == ("circuit_open",)

@@ -85,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given in (["--help"], ["-h"]):
             sys.stdout.write(HELP)
             code = FINE
+        elif sys.platform == "win32":
+            raise FlyballError("flyball runs on Linux and macOS, not on Windows", remedy="Use it inside WSL 2.")
         else:
             from flyball.cli.group import run  # noqa: PLC0415 - it imports click
 

@@ -62,7 +62,7 @@ class Breaker:
                 passed = self._passed(state, now)
                 if state.successes + passed >= self.successes_min:
                     return State()
-                return self._with_trials(state, {**state.trials, event.run: now})
+                return self._with_trials(state, {**state.trials, _trial(event): now})
         return state
 
     def decide(self, state: State, now: Instant) -> Decision:
@@ -99,12 +99,13 @@ class Breaker:
         return State(failures, units)
 
     def _tried(self, state: State, event: Exited, now: Instant) -> State:
-        if event.run not in state.trials:
+        trial = _trial(event)
+        if trial not in state.trials:
             return state
         if event.cause.failed:
             return State(opened_at=now)
-        others = {run: at for run, at in state.trials.items() if run != event.run}
-        succeeded = event.cause.done or self._passes(state.trials[event.run], now)
+        others = {run: at for run, at in state.trials.items() if run != trial}
+        succeeded = event.cause.done or self._passes(state.trials[trial], now)
         after = State(opened_at=state.opened_at, trials=others, successes=state.successes + succeeded)
         return State() if after.successes + self._passed(after, now) >= self.successes_min else after
 
@@ -119,3 +120,8 @@ class Breaker:
 
     def _with_trials(self, state: State, trials: dict[str, Instant]) -> State:
         return State(opened_at=state.opened_at, trials=trials, successes=state.successes)
+
+
+def _trial(event: Event) -> str:
+    """The name of a trial run. A run's id is its unit's own: two units may have runs of the same id."""
+    return f"{event.unit}/{event.run}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from flyball.core.decision import PROCEED, Decision, Verb
+from flyball.core.decision import PROCEED, Decision, Verb, proceed
 from flyball.core.event import Beat, Cause, Event, Exited, Start
 from flyball.core.time import FOREVER, SECOND, Instant, Span
 from flyball.governor import Governor
@@ -88,6 +88,9 @@ class Driver:
     grace: Span = 10 * SECOND
     again: bool = False
     """The first start is already a restart: the unit was running when its supervisor died."""
+    adopted: str = ""
+    """The first run is one that lives already, begun by another supervisor. It was granted long ago, so nothing is
+    asked but whether it may go on."""
     listener: Listener | None = None
     """Told of every answer, for one line of log or terminal. It decides nothing."""
     sleep: Sleep = sleep_until
@@ -118,16 +121,13 @@ class Driver:
 
     async def _ask_start(self) -> Decision:
         self.stage = Stage.WAITING
+        if self.adopted:
+            self.run_id, self.adopted = self.adopted, ""
+            return proceed(until=0)
         self._number += 1
         self.run_id = f"{self.holder}.{self._number}"
         start = Start(unit=self.unit, run=self.run_id, labels=self.labels, again=self.again, holder=self.holder)
-        decision = await self._submit(start)
-        if "already_running" in decision.codes and await asyncio.to_thread(self._reap):
-            decision = await self._submit(start)
-        return decision
-
-    def _reap(self) -> bool:
-        return self.governor.reap(unit=self.unit) > 0
+        return await self._submit(start)
 
     async def _live(self, leave: Decision) -> Decision:
         """One life, from the leave that was given to the answer to its exit."""

@@ -237,7 +237,7 @@ class Foreground:
     def _prepare(self) -> str | None:
         """Find out whether somebody else runs it (who), and tell the governor that a person wants it to run."""
         name, governor = self.unit.name, self.governor
-        strays.end({run for _, run, live in governor.live_runs(name) if is_gone(live.holder)}, kernel.detect())
+        strays.end({(name, run) for _, run, live in governor.live_runs(name) if is_gone(live.holder)}, kernel.detect())
         if governor.reap(is_gone, unit=name):
             self.audience.noted("ran when its supervisor was killed: that counts as a failure")
         start = Start(unit=name, run=f"{self.driver.holder}.0", labels=self.unit.labels, holder=self.driver.holder)

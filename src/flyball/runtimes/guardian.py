@@ -54,8 +54,9 @@ def command(argv: Sequence[str], *, kept: str = "", lock: str = "") -> list[str]
 
 def guarded(argv: Sequence[str], *, kept: str = "", lock: str = "") -> NoReturn:
     """Become the guardian of that command: this process is replaced, and ends with the command's exit code."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # it may have been closed
+            stream.flush()
     line = command(argv, kept=kept, lock=lock)
     os.execv(line[0], line)  # noqa: S606 - no shell is wanted
 

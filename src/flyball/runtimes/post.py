@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from flyball.config.units import OnSupervisorDeath, Unit
 from flyball.core.codec import decode_state
-from flyball.core.decision import Decision, proceed
+from flyball.core.decision import Decision
 from flyball.core.event import Cause, Event, Exited
 from flyball.core.failure import digest
 from flyball.core.policy import Key
@@ -71,21 +71,6 @@ class _NotBegun:
         pass
 
 
-@dataclass(slots=True)
-class _Driver(Driver):
-    """A driver whose first run may be one that lives already."""
-
-    adopted: str = ""
-    """The run that lives already. It was granted long ago, so nothing is asked but whether it may go on."""
-
-    async def _ask_start(self) -> Decision:
-        if not self.adopted:
-            # Named: in a dataclass with slots the class that `super` would look for is not the one that is made.
-            return await Driver._ask_start(self)
-        self.run_id, self.adopted = self.adopted, ""
-        return proceed(0)
-
-
 class Others(Protocol):
     """The other posts, by name."""
 
@@ -116,7 +101,6 @@ class Post:
     guard: Guard | None = None
     driver: Driver = field(init=False)
     up: asyncio.Event = field(init=False)
-    _driver: _Driver = field(init=False)
     _waits_for: tuple[str, ...] = ()
     """Besides what its unit says: whom of its group it is restarted with."""
     _life: Life | None = None
@@ -135,7 +119,7 @@ class Post:
     _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.driver = self._driver = _Driver(
+        self.driver = Driver(
             unit=self.unit.name,
             hands=self,
             governor=self.governor,
@@ -172,7 +156,7 @@ class Post:
         if life is None:
             return False
         self._adopting = life
-        self._driver.adopted = record.run
+        self.driver.adopted = record.run
         return True
 
     # Driving.
@@ -180,12 +164,12 @@ class Post:
     async def keep(self) -> None:
         """Drive the unit until this is cancelled. Whatever runs then is ended in order."""
         try:
-            self._driver.again = await asyncio.to_thread(self._is_again)
+            self.driver.again = await asyncio.to_thread(self._is_again)
             while True:
                 if self._adopting is None:
                     await self._others_up()
                     if self._fresh:
-                        self._fresh = self._driver.again = False
+                        self._fresh = self.driver.again = False
                 self._cancelled = False
                 self._driving = asyncio.ensure_future(self.driver.drive())
                 await asyncio.wait((self._driving,))
@@ -220,7 +204,7 @@ class Post:
             self._over()
         with contextlib.suppress(FlyballError):
             await asyncio.to_thread(self._report_lost)
-        self._driver.again = True
+        self.driver.again = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._ordered.wait(), TROUBLE_WAIT)
         self._ordered.clear()
@@ -262,7 +246,7 @@ class Post:
         that means for it, unless it has reasons to take long."""
         answered = self._answered = asyncio.Event()
         if verb in ("start", "resume", "reset") and self._life is None:
-            self._driver.again = verb != "start" and await asyncio.to_thread(self._is_again)
+            self.driver.again = verb != "start" and await asyncio.to_thread(self._is_again)
         if verb == "kill":
             self.kills = True
             if self.driver.stage is Stage.ENDING:

@@ -22,8 +22,8 @@ GONE_MAX: Final = 5_000
 """Milliseconds to wait for a killed process to be gone. It takes less than one, unless the kernel cannot let it go."""
 
 
-def end(runs: AbstractSet[str], means: Kernel) -> int:
-    """Kill every process with the mark of one of these runs, until none is left; how many there were."""
+def end(runs: AbstractSet[tuple[str, str]], means: Kernel) -> int:
+    """Kill every process with the marks (unit and run) of one of these, until none is left; how many there were."""
     if not runs or not means.proc:
         return 0
     ended: set[Kin] = set()
@@ -39,10 +39,10 @@ def end(runs: AbstractSet[str], means: Kernel) -> int:
     return len(ended)
 
 
-def _find(runs: AbstractSet[str]) -> list[Kin]:
+def _find(runs: AbstractSet[tuple[str, str]]) -> list[Kin]:
     found = []
     for pid in kernel.everybody():
-        if pid != os.getpid() and tree.marks_of(pid)[1] in runs and (stat := kernel.stat(pid)) is not None:
+        if pid != os.getpid() and tree.marks_of(pid) in runs and (stat := kernel.stat(pid)) is not None:
             found.append(Kin(pid, stat.started))
     return found
 
