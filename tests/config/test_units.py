@@ -121,6 +121,7 @@ def test_groups(tmp_path: Path) -> None:
         ("units: {../a: {command: x}}", "units.../a: a name has"),
         ("groups: {g: {units: [a]}}", "1:22: groups.g.units[0]: there is no unit 'a'"),
         ("units: {a: {command: x}}\ngroups: {g: {units: [a]}, h: {units: [a]}}", "'a' is in the group 'g' already"),
+        ("units: {a: {command: x, ready: probe}}", "it has no `probe` to be ready by"),
         ("groups: {g: {strategy: none}}", "allowed: one-for-one or all-for-one or rest-for-one"),
     ],
 )

@@ -20,6 +20,22 @@ def test_dependency_held(site: Site) -> None:
     site.all_up("db", "web")
 
 
+def test_ready_by_probe(site: Site) -> None:
+    """`ready: probe`: what comes after it waits until its probe succeeds."""
+    flag = site.folder / "flag"
+    probe = {"command": ["test", "-e", str(flag)], "every": 0.05}
+    site.write(
+        {
+            "first": {"command": "sleep 1000", "ready": "probe", "probe": probe},
+            "second": {"command": "sleep 1000", "after": ["first"]},
+        }
+    )
+    site.flyball("up", "-d")
+    site.all_up("first")
+    flag.touch()
+    site.all_up("first", "second")
+
+
 def test_ready_by_notify(site: Site) -> None:
     """`ready: notify`: what comes after it waits for READY=1; one that reports nothing else is not restarted."""
     ready = textwrap.dedent("""

@@ -227,8 +227,9 @@ class UnitSection(Section):
     """What one run may report as spent; 0: no budget."""
     watchdog: Length = 0
     """It has to say WATCHDOG=1 on its notify socket this often; 0: it need not."""
-    ready: Literal["started", "notify"] = "started"
-    """When it counts as up: as soon as it is started, or when it says READY=1 on its notify socket."""
+    ready: Literal["started", "notify", "probe"] = "started"
+    """When it counts as up: as soon as it is started, when it says READY=1 on its notify socket, or when its probe
+    succeeds for the first time."""
     probe: ProbeSection | None = None
     """How to find out whether it is alive, from outside."""
     beat_file: Word = ""
@@ -248,6 +249,8 @@ class UnitSection(Section):
             raise contradiction((), "has no command; give one, such as `command: [python3, agent.py]`")
         if self.beat_file and not self.idle:
             raise contradiction("beat_file", "is judged by `idle`, which is not given")
+        if self.ready == "probe" and self.probe is None:
+            raise contradiction("ready", "it has no `probe` to be ready by")
         return self
 
     def unit(self, name: str) -> Unit:

@@ -90,7 +90,7 @@ class Unit:
     watchdog: Span = 0
     """It has to say WATCHDOG=1 on its notify socket this often; 0: it need not."""
     ready: str = "started"
-    """When it counts as up: `started`, or `notify` (it says READY=1)."""
+    """When it counts as up: `started`, `notify` (it says READY=1), or `probe` (its probe succeeds)."""
     probe: Probe | None = None
     beat_file: str = ""
     """A file that it touches to show that it is alive; judged by `idle`."""
