@@ -72,8 +72,8 @@ def test_the_guardian_dies(site: Site) -> None:
 
 
 def test_both_are_killed_at_once(site: Site) -> None:
-    """Daemon and guardian killed together leave processes that nobody guards: the next daemon ends them before it starts
-    anything, so that none is doubled; what is kept is adopted, not ended."""
+    """Daemon and guardian killed together leave processes that nobody guards: the next daemon ends them before it
+    starts anything, so that none is doubled; what is kept is adopted, not ended."""
     kept = {"command": "sleep 1000", "on_supervisor_death": "keep"}
     site.write({**TWENTY, "kept": kept})
     site.flyball("up", "-d")
