@@ -129,6 +129,8 @@ static int supervise(const char *path) {
             int place = ready[each].data.u32;
             siginfo_t info;
             waitid(P_PIDFD, pidfds[place], &info, WEXITED);
+            /* Not by closing alone: a child that is just becoming its program may still hold it. */
+            epoll_ctl(events, EPOLL_CTL_DEL, pidfds[place], NULL);
             close(pidfds[place]);
             begin(place);
         }

@@ -137,7 +137,7 @@ def weigh(policies: Sequence[AnyPolicy], states: Sequence[State | None], event: 
             decision |= stop(_fault(policy, error))
             continue
         if answer is not PROCEED:
-            decision |= answer
+            decision = answer if decision is PROCEED else decision | answer
     if event.asks and decision.verb:
         changed = {}
     allowance = None
