@@ -1,18 +1,20 @@
-"""`make bench`: every comparison, one row each. `python -m bench.heart` and `python -m bench.store` run a part."""
+"""`make bench`: every comparison, one row each. `python -m bench.heart`, `.store` and `.processes` run a part."""
 
 import sys
 
-from bench import heart, store
+from bench import heart, processes, store
+from bench.measure import Row
 
 
 def main() -> int:
     """Print all rows. A missed goal is no error: the figures are there to be read."""
     rows = []
-    for title, measure in (("In memory", heart.rows), ("Durable (SQLite)", store.run)):
+    for title, measure in (("In memory", heart.rows), ("Durable (SQLite)", store.run), ("Processes", processes.run)):
         print(f"\n{title}\n")
         for row in measure():
             print(row, flush=True)
-            rows.append(row)
+            if isinstance(row, Row):
+                rows.append(row)
     missed = [row.name for row in rows if not row.met]
     print(
         f"\n{len(rows) - len(missed)} of {len(rows)} goals met" + (f"; missed: {'; '.join(missed)}" if missed else "")

@@ -22,6 +22,8 @@ from typing import Any, Final
 
 import yaml
 
+from flyball.control.client import connect
+
 SOURCE: Final = Path(__file__).with_name("floor.c")
 MARK: Final = "FLYBALL_BENCH"
 INSTALL_MAX: Final = 300.0
@@ -82,7 +84,14 @@ def run(argv: Sequence[str], what: str, *, cwd: Path | None = None, env: Mapping
     """Run a command to its end. Absent, with the last line that it said, if it fails."""
     try:
         done = subprocess.run(
-            argv, cwd=cwd, env=env, capture_output=True, text=True, timeout=INSTALL_MAX, check=False, stdin=-3
+            argv,
+            cwd=cwd,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_MAX,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Absent(f"{what}: {type(error).__name__}") from None
@@ -173,6 +182,7 @@ class Supervisor(ABC):
     @classmethod
     def install(cls) -> None:
         """Make sure that it is there. Absent if it cannot be."""
+        return
 
     @abstractmethod
     def prepare(self) -> None:
@@ -244,6 +254,13 @@ class Flyball(Supervisor):
     def state(self) -> Path:
         """Its state folder."""
         return self.place.folder / "state"
+
+    def answers(self) -> bool:
+        """Whether its daemon is there."""
+        client = connect(self.state)
+        if client is not None:
+            client.close()
+        return client is not None
 
     def pid(self) -> int:
         """The daemon, which is the guardian's child."""

@@ -92,17 +92,19 @@ class Fleet:
         """Take over what outlived another supervisor; the holders of what did not. Its lease is renewed before runs are
         judged by their leases."""
         lost: set[str] = set()
+        beats: list[asyncio.Future[Decision]] = []
         for record in records:
             post = self.posts.get(record.unit)
             if post is not None and post.adopt(record):
                 beat = Beat(unit=record.unit, run=record.run, labels=post.unit.labels, silent=True)
-                await asyncio.wrap_future(self.governor.submit_soon(beat))
+                beats.append(asyncio.wrap_future(self.governor.submit_soon(beat)))
                 log.info("%s lives on as process %d", record.unit, record.pid)
                 continue
             if post is None:
                 await self._end_stranger(record)
             lost.add(record.holder)
             kept.forget(self._kept, record.unit)
+        await asyncio.gather(*beats)
         return lost
 
     async def _end_stranger(self, record: Record) -> None:

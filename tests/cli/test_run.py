@@ -84,6 +84,16 @@ def test_streams_that_are_closed(place: Place) -> None:
     assert place.lines("stdin") == ["/dev/null"]
 
 
+def test_command_that_never_lives(place: Place) -> None:
+    """What only its start can tell is said, with what to do."""
+    script = place.folder / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o700)
+    ended = place.run("--restart", "never", "--", "./script")
+    assert ended.returncode == 126
+    assert "flyball: script cannot be started: the interpreter that ./script names in its first line" in ended.stderr
+
+
 @pytest.mark.slow
 def test_halted_whatever_the_errors(place: Place) -> None:
     """S4: failures at once, each another one: 2 s, 2 s, then the longer delay, and halted at the seventh."""
@@ -121,6 +131,19 @@ def test_signal_ends_the_whole_tree(place: Place) -> None:
         (place.folder / "starts").unlink()
 
 
+def test_signals_for_the_command(place: Place) -> None:
+    """What means nothing to flyball reaches the command; SIGQUIT ends it in order like the others."""
+    script = "trap 'echo one >> got' USR1; trap 'echo two >> got' USR2; echo up > starts; while :; do sleep 0.01; done"
+    with place.running("--name", "x", "--", "sh", "-c", script) as process:
+        until(lambda: place.lines("starts"), "the start")
+        for number, heard in ((signal.SIGUSR1, ["one"]), (signal.SIGUSR2, ["one", "two"])):
+            process.send_signal(number)
+            until(lambda heard=heard: place.lines("got") == heard, "the signal")  # type: ignore[misc]
+        process.send_signal(signal.SIGQUIT)
+        assert process.wait(30) == 128 + signal.SIGQUIT
+    assert [event["data"]["cause"] for event in place.journal("x") if event["event"] == "exited"] == ["stopped"]
+
+
 @pytest.mark.parametrize("whom", ["supervisor", "guardian", "supervisor without a sub-reaper above it"])
 def test_killed_itself(place: Place, whom: str) -> None:
     """After kill -9 of either process of it nothing is left running, and the run is counted as a failure."""
@@ -135,7 +158,7 @@ def test_killed_itself(place: Place, whom: str) -> None:
         (place.folder / "starts").unlink()
         with place.running("--name", "x", "--", *SLEEPING):
             until(lambda: place.lines("starts"), "the start")
-        exits = [line["data"] for line in place.journal("x") if line["event"] == "exited"]
+            exits = [line["data"] for line in place.journal("x") if line["event"] == "exited"]
         assert [line["cause"] for line in exits] == ["lost"]
 
 
@@ -226,6 +249,31 @@ def test_nobody_reads_it_any_more(place: Place) -> None:
         process.stdout.close()
         assert process.wait(30) == 128 + signal.SIGPIPE
         assert place.processes() == []
+
+
+def test_reader_that_went_first(place: Place) -> None:
+    """Ctrl-C ends the reader as well, and sooner: what is told to end still has all of its grace."""
+    script = (
+        "trap 'echo bye; sleep 0.2; echo in order > over; exit' TERM; echo $$ > starts; while :; do sleep 0.01; done"
+    )
+    with place.running("--", "sh", "-c", script) as process:
+        until(lambda: place.lines("starts"), "the start")
+        assert process.stdout is not None
+        process.stdout.close()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 128 + signal.SIGINT
+    assert place.lines("over") == ["in order"]
+
+
+def test_output_that_cannot_be_written(place: Place) -> None:
+    """It is ended, and the reason is said."""
+    with Path("/dev/full").open("w") as full:
+        words = [*FLYBALL, "run", "--no-tty", "--name", "x", "--", "yes"]
+        ended = subprocess.run(
+            words, check=False, env=place.env, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30
+        )
+    assert ended.returncode == 128 + signal.SIGPIPE
+    assert "x prints what cannot be written (No space left on device)" in ended.stderr
 
 
 @pytest.mark.slow

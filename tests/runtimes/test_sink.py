@@ -60,8 +60,8 @@ def test_reader_that_is_gone(pipe: list[int]) -> None:
 
     async def play() -> None:
         sink = Sink(pipe[1])
-        broken: list[int] = []
-        sink.on_broken = lambda: broken.append(1)
+        broken: list[OSError] = []
+        sink.on_broken = broken.append
         sink.write(b"x" * (2 * WAITING_MAX))
         os.close(pipe[0])
         pipe[0] = -1
@@ -69,7 +69,7 @@ def test_reader_that_is_gone(pipe: list[int]) -> None:
         sink.write(b"y")
         await sink.written()
         assert not sink.full
-        assert broken == [1]
+        assert len(broken) == 1
         sink.close()
 
     run(play())

@@ -22,7 +22,7 @@ import msgspec
 
 from flyball.control.text import describe, one_line
 from flyball.core.decision import Decision, Verb
-from flyball.core.event import Beat, Cause, Event, Start
+from flyball.core.event import Beat, Cause, Event, Exited, Start
 from flyball.core.time import FOREVER, SECOND
 from flyball.governor import VERB_NAMES
 from flyball.runtimes.foreground import Outcome
@@ -59,6 +59,8 @@ class Report:
         """One line, unless it says nothing new: that it is alive, or the same refusal once more."""
         now = time.time_ns() // 1000
         codes = decision.codes
+        if isinstance(event, Exited) and event.cause.failed and event.code is None and event.signal is None:
+            self.noted(event.detail.removeprefix(f"unit {self._unit} "))  # it never lived: nothing else says why
         if self._as_json:
             self._write_json(event, decision, now)
         elif not (isinstance(event, Beat) and decision.proceeds) and not (

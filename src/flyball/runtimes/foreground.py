@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -31,8 +32,11 @@ from flyball.runtimes.sink import Sink
 from flyball.runtimes.terminal import Terminal, begin_on
 from flyball.runtimes.watched import WatchedHands
 
-ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 """The signals that end it."""
+
+FOR_THE_UNIT: Final = (signal.SIGUSR1, signal.SIGUSR2)
+"""The signals that mean nothing here, but may mean something to the unit."""
 
 WAL: Final = "state.db-wal"
 """The file in the folder of the store that every commit changes."""
@@ -117,13 +121,15 @@ class Foreground:
         loop = asyncio.get_running_loop()
         for number in ENDING:
             loop.add_signal_handler(number, self.interrupt, number)
+        for number in FOR_THE_UNIT:
+            loop.add_signal_handler(number, self._pass_on, number)
         loop.add_signal_handler(signal.SIGTSTP, self._suspend)
         loop.add_reader(self.guard.pipe, self._unguarded)
         if self.terminal is not None:
             self.terminal.on_hang_up = lambda: self.interrupt(signal.SIGHUP)
-        self.sinks[0].on_broken = lambda: self.interrupt(signal.SIGPIPE)
+        self.sinks[0].on_broken = self._unread
         try:
-            holder = await asyncio.to_thread(self._prepare)
+            holder = await asyncio.to_thread(self._prepare, loop.call_soon_threadsafe)
             if holder is not None or self._is_over():
                 return Outcome(self._decision, signal=self._signal, holder=holder or "")
             self._hands = WatchedHands(
@@ -131,15 +137,14 @@ class Foreground:
             )
             bell = Doorbell(self.governor.store, self.state / WAL, self.driver.poke)
             with contextlib.closing(self._hands), contextlib.closing(bell):
-                outcome = await self._drive()
-            for sink in self.sinks:
-                await sink.written()
-            return outcome
+                return await self._drive()
         finally:
             if self._life is not None:  # the store failed: nobody looks after it any more
                 await self._life.end(self.unit.grace)
+            for sink in self.sinks:
+                await sink.written()
             loop.remove_reader(self.guard.pipe)
-            for number in (*ENDING, signal.SIGTSTP):
+            for number in (*ENDING, *FOR_THE_UNIT, signal.SIGTSTP):
                 loop.remove_signal_handler(number)
 
     async def _drive(self) -> Outcome:
@@ -168,6 +173,10 @@ class Foreground:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+    def _pass_on(self, number: int) -> None:
+        if self._life is not None and self._hands.process.life is not None:
+            self._hands.process.life.signal(number)
+
     def _suspend(self) -> None:
         """Ctrl-Z stops the unit too, which is in a session of its own: nothing runs while nobody looks after it."""
         for number in (signal.SIGSTOP, signal.SIGCONT):
@@ -182,6 +191,13 @@ class Foreground:
         asyncio.get_running_loop().remove_reader(self.guard.pipe)
         self.audience.noted("has no guardian any more, which was killed: it is ended")
         self.interrupt(signal.SIGTERM)
+
+    def _unread(self, error: OSError) -> None:
+        """Nobody reads what it prints. If it is to end already, that is no reason to hurry."""
+        if not isinstance(error, BrokenPipeError):
+            self.audience.noted(f"prints what cannot be written ({error.strerror}): it is ended")
+        if not self._is_over():
+            self.interrupt(signal.SIGPIPE)
 
     # What the driver is given.
 
@@ -234,12 +250,13 @@ class Foreground:
 
     # Before the first start.
 
-    def _prepare(self) -> str | None:
-        """Find out whether somebody else runs it (who), and tell the governor that a person wants it to run."""
+    def _prepare(self, soon: Callable[..., object]) -> str | None:
+        """Find out whether somebody else runs it (who), and tell the governor that a person wants it to run. In a
+        thread of its own: what is to be said is said `soon`, in the loop."""
         name, governor = self.unit.name, self.governor
         strays.end({(name, run) for _, run, live in governor.live_runs(name) if is_gone(live.holder)}, kernel.detect())
         if governor.reap(is_gone, unit=name):
-            self.audience.noted("ran when its supervisor was killed: that counts as a failure")
+            soon(self.audience.noted, "ran when its supervisor was killed: that counts as a failure")
         start = Start(unit=name, run=f"{self.driver.holder}.0", labels=self.unit.labels, holder=self.driver.holder)
         self._decision = governor.look(start)
         if "already_running" in self._decision.codes:
@@ -249,7 +266,7 @@ class Foreground:
         if governor.look(revise).proceeds:
             decision = governor.submit(revise)
             if before:
-                self.audience.told(revise, decision)
+                soon(self.audience.told, revise, decision)
         if self._knows("budget"):
             # A person who runs it again gives it its money again. Its own restarts do not.
             governor.submit(Released(unit=name, policies=("budget",), by=self.user, note="flyball run"))

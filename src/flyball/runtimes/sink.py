@@ -28,8 +28,9 @@ class Sink:
     def __init__(self, descriptor: int) -> None:
         self.on_room: Callable[[], None] = _ignore
         """Called when more may be brought."""
-        self.on_broken: Callable[[], None] = _ignore
-        """Called once, when nobody reads it any more. What is brought then is thrown away."""
+        self.on_broken: Callable[[OSError], None] = lambda _: None
+        """Called once, when it cannot be written any more: who read it went away, or its disk is full. What is brought
+        then is thrown away."""
         self._descriptor = opened_anew(descriptor, os.O_WRONLY) if os.isatty(descriptor) else os.dup(descriptor)
         self._loop = asyncio.get_running_loop()
         self._waiting = bytearray()
@@ -57,7 +58,7 @@ class Sink:
             self._write()
 
     async def written(self) -> None:
-        """Wait until everything is written, or nobody reads it any more."""
+        """Wait until everything is written, or cannot be."""
         await self._written.wait()
 
     def hurry(self) -> None:
@@ -78,8 +79,9 @@ class Sink:
                 self._taken += count
         except BlockingIOError:
             pass
-        except OSError:
+        except OSError as error:
             self._break()
+            self.on_broken(error)
             return
         if self._waiting:
             self._written.clear()
@@ -100,7 +102,6 @@ class Sink:
         self._written.set()
         if self._poll is not None:
             self._loop.remove_writer(self._descriptor)
-        self.on_broken()
         self.on_room()
 
     def _look(self, taken: int) -> None:

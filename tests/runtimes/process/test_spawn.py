@@ -166,6 +166,7 @@ def test_command_not_found(stage: Stage, command: str, settings: dict[str, Any])
     assert (ending.cause, ending.error) == (Cause.ERROR, "command not found")
     assert command in ending.detail
     assert stage.name in ending.detail
+    assert ending.detail.encode() in stage.log, "where people look first"
 
 
 def test_a_closed_folder_in_path(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,9 @@ class ProcessHands:
         return self.life
 
     def unborn(self, run: str, error: CannotStart) -> ProcessLife:
-        """A run that never lived."""
+        """A run that never lived. Who looks into its output finds why."""
+        self._file.write(f"[flyball: {error}]\n".encode(errors="replace"))
+        self._file.close()
         means = self._means or kernel.detect()
         self.life = ProcessLife.unborn(self.unit, run, error.ending(self.unit.name), means)
         return self.life
