@@ -95,7 +95,7 @@ class Step(Request, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower
             force_setattr(self, "steps", 1)
         if self.cost:
             _not_below_nothing(self, "cost")
-        if len(self.pattern) > NAME_MAX or len(self.call) > NAME_MAX:
+        if len(self.pattern) + len(self.call) > NAME_MAX:
             _cut(self, NAME_MAX, "pattern", "call")
 
 
@@ -137,7 +137,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             force_setattr(self, "gauges", readings)
         if self.reserved or self.used:
             _not_below_nothing(self, "reserved", "used")
-        if max(len(self.pattern), len(self.call), len(self.result), len(self.world)) > NAME_MAX:
+        if len(self.pattern) + len(self.call) + len(self.result) + len(self.world) > NAME_MAX:
             _cut(self, NAME_MAX, "pattern", "call", "result", "world")
 
 
@@ -176,7 +176,8 @@ class Exited(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower
     """Stack trace or last lines. Of a longer one the end is kept: that is where it says what happened."""
 
     def __post_init__(self) -> None:
-        _cut(self, NAME_MAX, "error", "fingerprint")
+        if len(self.error) + len(self.fingerprint) > NAME_MAX:
+            _cut(self, NAME_MAX, "error", "fingerprint")
         if len(self.detail) > DETAIL_MAX:
             force_setattr(self, "detail", self.detail[-DETAIL_MAX:])
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from flyball.core.event import Event, Exited
 from flyball.core.policy import AnyPolicy, Key, State, hears
 
-DOCKETS_MAX: Final = 512
+DOCKETS_MAX: Final = 384
 """Dockets kept ready, about 3 kB each. More than this and all are made anew, which takes a few microseconds each."""
 
 
