@@ -209,6 +209,10 @@ class Governor:
             self._decoded.clear()
         self._decoded[key] = (data, state)
 
+    def forget(self, key: Key) -> None:
+        """That state is not stored any more."""
+        self._decoded.pop(key, None)
+
 
 class _Case:
     """One event before the governor: its docket, the draft that the store calls, and the answer."""
@@ -247,6 +251,7 @@ class _Case:
             key = docket.keys[place]
             if state == docket.initials[place]:
                 changes[key] = None
+                self.governor.forget(key)
             else:
                 changes[key] = data = encode(state)
                 self.governor.remember(key, data, state)
