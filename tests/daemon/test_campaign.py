@@ -26,7 +26,7 @@ exit 1
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_kill_while_fifty_flap(seed: int, site: Site) -> None:
-    """Issue 3: kill -9 of the daemon at random while 50 units flap: no unit has had more starts than its settings
+    """kill -9 of the daemon at random while 50 units flap: no unit has had more starts than its settings
     allow, no process is left that no one guards, none is doubled."""
     dice = random.Random(seed)
     names = [f"u{number}" for number in range(UNITS)]

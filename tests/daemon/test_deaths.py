@@ -22,7 +22,7 @@ def _kill_daemon(site: Site) -> None:
 
 
 def test_kill_and_up_again(site: Site) -> None:
-    """Issue 3: 20 units, kill -9 of the daemon, up again: the status is complete, no unit runs twice, none runs
+    """20 units, kill -9 of the daemon, up again: the status is complete, no unit runs twice, none runs
     unguarded."""
     site.write(TWENTY)
     site.flyball("up", "-d")
