@@ -65,8 +65,13 @@ def test_same_seed_same_history() -> None:
     assert hundred(7, days=1).history != hundred(8, days=1).history
 
 
+TRIED_FIRST = ("sound-0", "sound-1", "sound-2")
+
+
 def test_a_hold_never_holds_its_siblings() -> None:
-    """Ten broken units are all held; ten well ones beside them are started as if they were alone."""
+    """Ten broken units are all held; ten well ones beside them are started each hour as if they were alone. Only the
+    breaker, which the broken ones have opened, speaks for the fleet: it tries three of the well ones first, so that the
+    other seven miss their first hour."""
 
     def well(_: int, __: Span) -> Life:
         return Life(uptime=MINUTE, cause=Cause.DONE)
@@ -78,7 +83,7 @@ def test_a_hold_never_holds_its_siblings() -> None:
     for name, fate in report.fates.items():
         assert fate.held == name.startswith("broken")
         if name.startswith("sound"):
-            assert fate.starts == 47
+            assert fate.starts == (47 if name in TRIED_FIRST else 46)
 
 
 def test_sleep_of_one_never_delays_another() -> None:
