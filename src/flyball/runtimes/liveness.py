@@ -33,9 +33,9 @@ BEATS_PER_IDLE: Final = 4
 TOGETHER: Final = 16
 """A timer may fire later by one part in so many, so that those of many lives fire in one wake of the process. Waking is
 what costs: a thousand watchdogs of 10 s wake it 1.6 times a second instead of a hundred times."""
-DUMP_MAX: Final = 1.0
+DUMP_MAX: Final = 3.0
 """Seconds to wait for stacks that were asked for. They are written by a signal handler: at once, or not at all."""
-DUMP_SETTLES: Final = 0.05
+DUMP_SETTLES: Final = 0.3
 """Seconds without further output after which a dump is complete."""
 STATUS_MAX: Final = 500
 """Characters of what a unit says about itself."""
