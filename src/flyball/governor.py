@@ -7,7 +7,7 @@ holder of both a clock and a store. It has no listeners: who wants to know what 
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final, Protocol
 
@@ -31,6 +31,11 @@ DECODED_MAX: Final = 65_536
 
 UNSYNCED: Final = (Stepped, Beat)
 """Steps that were made and signs of life gate nothing: they survive kill -9 without waiting for the disk."""
+
+Rows = Mapping[Key, bytes | None]
+"""Records that are no policy's, such as an agent's memory. None: the record is to go."""
+
+NO_ROWS: Final[Rows] = {}
 
 VERB_NAMES: Final = tuple(verb.name.lower() for verb in Verb)
 
@@ -76,24 +81,25 @@ class Governor:
         self.clock = clock or SystemClock()
         self._decoded: dict[Key, tuple[bytes, State]] = {}
 
-    def submit(self, event: Event) -> Decision:
-        """Report a fact or ask for leave; act on the answer. When this returns, the answer is on disk."""
-        case = _Case(self, event)
+    def submit(self, event: Event, rows: Rows = NO_ROWS) -> Decision:
+        """Report a fact or ask for leave; act on the answer. When this returns, the answer is on disk; and with it, in
+        the same transaction, the rows, unless it was a request that is refused."""
+        case = _Case(self, event, rows)
         self.store.transact(case.docket.keys, case.draft, sync=case.sync)
         decision = case.decision
         if decision.reasons and "already_running" in decision.codes and self.reap(unit=event.unit):
-            return self.submit(event)
+            return self.submit(event, rows)
         return decision
 
-    def submit_soon(self, event: Event) -> "Future[Decision]":
+    def submit_soon(self, event: Event, rows: Rows = NO_ROWS) -> "Future[Decision]":
         """The same for callers that must not block, such as an event loop."""
-        case = _Case(self, event)
+        case = _Case(self, event, rows)
         answer: Future[Decision] = Future()
         answer.set_running_or_notify_cancel()  # what was asked is weighed and counted, also if nobody waits any more
 
         def again() -> None:
             try:
-                answer.set_result(self.submit(event))
+                answer.set_result(self.submit(event, rows))
             except BaseException as error:  # noqa: BLE001 - the future carries it to whoever asks
                 answer.set_exception(error)
 
@@ -217,11 +223,12 @@ class Governor:
 class _Case:
     """One event before the governor: its docket, the draft that the store calls, and the answer."""
 
-    __slots__ = ("decision", "docket", "event", "governor", "sync")
+    __slots__ = ("decision", "docket", "event", "governor", "rows", "sync")
 
-    def __init__(self, governor: Governor, event: Event) -> None:
+    def __init__(self, governor: Governor, event: Event, rows: Rows = NO_ROWS) -> None:
         self.governor = governor
         self.event = event
+        self.rows = rows
         self.decision = PROCEED
         self.docket = governor.panel.concerning(event)
         self.sync = type(event) not in UNSYNCED
@@ -255,6 +262,8 @@ class _Case:
             else:
                 changes[key] = data = encode(state)
                 self.governor.remember(key, data, state)
+        if self.rows and (docket.refused is None or decision.proceeds):
+            changes.update(self.rows)
         if docket.refused is not None:
             before = snapshot.records.get(docket.refused)
             if not decision.proceeds:

@@ -36,6 +36,15 @@ def add(window: Window, now: Instant, length: Span, limit: int, n: int = 1) -> W
     return (*window[start:], (now_mark, n))
 
 
+def take(window: Window, n: int) -> Window:
+    """The window without n of what it counts, the oldest first."""
+    for place, (at, held) in enumerate(window):
+        if held > n:
+            return ((at, held - n), *window[place + 1 :])
+        n -= held
+    return ()
+
+
 def count(window: Window, now: Instant, length: Span) -> int:
     """How many lie within the last `length`, its boundary included."""
     total = 0

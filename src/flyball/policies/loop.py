@@ -55,7 +55,7 @@ class Loop:
                 granted = window.add(state.granted, now, self.window, self.repeats_max, steps)
                 return State(state.patterns, granted, event.pattern, state.busiest)
             case Stepped(allowed=allowed, done=done):
-                return self._reported(state, done, now) if allowed else state
+                return self._reported(state, done, allowed, now) if allowed else state
             case Exited():
                 recent = {name: marks for name, marks in state.patterns.items() if marks[-1][0] + self.window >= now}
                 return State(recent, state.granted if window.count(state.granted, now, self.window) else ())
@@ -85,13 +85,13 @@ class Loop:
         busiest = max(state.busiest, window.count(patterns[pattern], now, self.window))
         return State(patterns, state.granted, pattern, busiest)
 
-    def _reported(self, state: State, done: tuple[Work, ...], now: Instant) -> State:
+    def _reported(self, state: State, done: tuple[Work, ...], allowed: int, now: Instant) -> State:
         patterns = dict(state.patterns)
         for work in done:
             if not work.refused:
                 self._mark(patterns, work.pattern, now - work.ago)
         busiest = max((window.count(marks, now, self.window) for marks in patterns.values()), default=0)
-        return State(patterns, busiest=busiest)
+        return State(patterns, window.take(state.granted, allowed), busiest=busiest)
 
     def _mark(self, patterns: dict[str, Window], pattern: str, at: Instant) -> None:
         patterns[pattern] = window.add(patterns.get(pattern, ()), at, self.window, self.repeats_max)

@@ -4,9 +4,14 @@ The governor grants an allowance of so many steps and so much money, and counts 
 made (a kill -9 gives nothing away). Inside it, a step asks only the policies of the run itself, in memory, with the
 very same functions: whether an agent goes round in circles depends on what each step says, not on how many there were.
 What was done is reported when the allowance is used up, when its lease ends, or as soon as a policy objects.
+
+A run may make several steps at once. What it says to the governor is written once, as a talk (a generator of events
+that is sent their answers); threads hold such a talk by waiting, coroutines by awaiting.
 """
 
-from collections.abc import Mapping
+import asyncio
+import threading
+from collections.abc import Generator, Mapping
 from typing import Final
 
 import msgspec
@@ -15,7 +20,7 @@ from flyball.core.decision import PROCEED, Decision
 from flyball.core.event import NOTHING, Amounts, Event, Step, Stepped, Work
 from flyball.core.policy import AnyPolicy, State
 from flyball.core.time import SECOND, Instant, Span, later
-from flyball.governor import Governor
+from flyball.governor import NO_ROWS, Governor, Rows
 
 STEPS_MAX: Final = 64
 """Steps asked for at once. A crash counts at most this many as used that were not made."""
@@ -23,9 +28,11 @@ STEPS_MAX: Final = 64
 LASTS_MAX: Final[Span] = 5 * SECOND
 """How long an allowance lasts: an order from a person is obeyed by the next step after this, at the latest."""
 
+Talk = Generator[tuple[Event, Rows], Decision, Decision]
+
 
 class RunSteps:
-    """The steps of one run. For one thread or task at a time: the run's own."""
+    """The steps of one run. Its threads use `ask` and `made`, its coroutines `ask_soon` and `made_soon`."""
 
     def __init__(
         self,
@@ -42,56 +49,144 @@ class RunSteps:
         self._unit, self._run, self._labels = unit, run, dict(labels or {})
         self._steps_max = steps_max
         self._lasts_max = lasts_max
-        self._allowed = 0
+        self._open = 0
+        """Steps of allowances that are not reported yet: left, being made, or made."""
         self._left = 0
+        self._out = 0
+        """Of them, those that are being made."""
+        self._singles = 0
+        """Steps being made that were granted one by one, and so were counted when they were asked for."""
         self._until: Instant = 0
         self._room: dict[str, int] = {}
         self._own: list[_Own] = []
         self._asked_at: Instant = 0
         self._done: list[tuple[Instant, Work]] = []
         """The steps that are not reported yet, with the times at which they were asked for."""
+        self._threads = threading.Lock()
+        self._turn: asyncio.Lock | None = None
+        """Made in the loop of the first who needs it. Who waits for it finds an allowance when it is his turn."""
+
+    # For threads.
 
     def ask(self, pattern: str = "", call: str = "", cost: Amounts = NOTHING, *, last: bool = False) -> Decision:
         """May the run make this step? `cost` is its worst case."""
-        self._asked_at = now = self._now()
-        if self._left and now < self._until and not last and (not cost or self._affords(cost)):
-            decision = self._weigh_own(Step(unit=self._unit, run=self._run, pattern=pattern, call=call), now)
-            if decision.proceeds:
-                self._left -= 1
-                for meter, amount in cost.items():
-                    self._room[meter] -= amount
-                return decision
-        self.report()
-        return self._ask_governor(pattern, call, cost, last)
+        with self._threads:
+            decision = self._ask_here(pattern, call, cost, last)
+            return decision if decision is not None else self._hold(self._asking(pattern, call, cost, last))
 
-    def made(self, work: Work) -> Decision:
-        """The step was made; `work.reserved` is the cost that was asked for. The answer says whether to go on."""
-        self._done.append((self._asked_at, work))
-        decision = self._weigh_own(Stepped(unit=self._unit, run=self._run, done=(work,)), self._asked_at)
-        if decision.proceeds and self._allowed:
-            return decision
-        return self.report()
+    def made(self, work: Work, rows: Rows = NO_ROWS) -> Decision:
+        """The step was made; `work.reserved` is the cost that was asked for. The answer says whether to go on. With
+        rows to keep beside it, it is reported at once."""
+        with self._threads:
+            decision = self._made_here(work)
+            return decision if decision is not None and not rows else self._hold(self._reporting(rows))
 
-    def report(self) -> Decision:
+    def report(self, rows: Rows = NO_ROWS) -> Decision:
         """Tell the governor what was done since it was last asked, and give back what was not used. To be called
         before the run exits, too."""
-        if not self._allowed and not self._done:
-            return PROCEED
-        now = self._now()
-        done = tuple(msgspec.structs.replace(work, ago=now - at) if at < now else work for at, work in self._done)
-        stepped = Stepped(
-            unit=self._unit,
-            run=self._run,
-            labels=self._labels,
-            done=done,
-            allowed=self._allowed,
-            returned={meter: amount for meter, amount in self._room.items() if amount},
-        )
-        self._allowed = self._left = 0
-        self._room, self._own, self._done = {}, [], []
-        return self._governor.submit(stepped)
+        with self._threads:
+            return self._hold(self._reporting(rows))
 
-    def _ask_governor(self, pattern: str, call: str, cost: Amounts, last: bool) -> Decision:
+    def _hold(self, talk: Talk) -> Decision:
+        try:
+            event, rows = next(talk)
+            while True:
+                event, rows = talk.send(self._governor.submit(event, rows))
+        except StopIteration as end:
+            answer: Decision = end.value
+            return answer
+
+    # For coroutines.
+
+    async def ask_soon(
+        self, pattern: str = "", call: str = "", cost: Amounts = NOTHING, *, last: bool = False
+    ) -> Decision:
+        """`ask`, without blocking the loop."""
+        decision = self._ask_here(pattern, call, cost, last)
+        if decision is not None:
+            return decision
+        asking = asyncio.ensure_future(self._ask_in_turn(pattern, call, cost, last))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            # What is on its way to the governor is counted there. If it is granted, nobody makes that step.
+            asking.add_done_callback(lambda asked: self._not_made(asked.result(), cost))
+            raise
+
+    async def _ask_in_turn(self, pattern: str, call: str, cost: Amounts, last: bool) -> Decision:
+        async with self._in_turn():
+            decision = self._ask_here(pattern, call, cost, last)
+            return decision if decision is not None else await self._hold_soon(self._asking(pattern, call, cost, last))
+
+    def _not_made(self, decision: Decision, cost: Amounts) -> None:
+        if not decision.proceeds:
+            return
+        if self._singles:
+            self._singles -= 1
+        else:
+            self._out -= 1
+            self._left += 1
+        for meter, amount in cost.items():
+            self._room[meter] = self._room.get(meter, 0) + amount
+
+    async def made_soon(self, work: Work, rows: Rows = NO_ROWS) -> Decision:
+        """`made`, without blocking the loop."""
+        decision = self._made_here(work)
+        return decision if decision is not None and not rows else await self.report_soon(rows)
+
+    async def report_soon(self, rows: Rows = NO_ROWS) -> Decision:
+        """`report`, without blocking the loop."""
+        return await asyncio.shield(asyncio.ensure_future(self._report_in_turn(rows)))
+
+    async def _report_in_turn(self, rows: Rows) -> Decision:
+        async with self._in_turn():
+            return await self._hold_soon(self._reporting(rows))
+
+    def _in_turn(self) -> asyncio.Lock:
+        if self._turn is None:
+            self._turn = asyncio.Lock()
+        return self._turn
+
+    async def _hold_soon(self, talk: Talk) -> Decision:
+        try:
+            event, rows = next(talk)
+            while True:
+                event, rows = talk.send(await asyncio.wrap_future(self._governor.submit_soon(event, rows)))
+        except StopIteration as end:
+            answer: Decision = end.value
+            return answer
+
+    # What is the same for both.
+
+    def _ask_here(self, pattern: str, call: str, cost: Amounts, last: bool) -> Decision | None:
+        """The answer to a step inside the allowance. None: it has to be put to the governor."""
+        now = self._now()
+        if not self._left or now >= self._until or last or (cost and not self._affords(cost)):
+            return None
+        decision = self._weigh_own(Step(unit=self._unit, run=self._run, pattern=pattern, call=call), now)
+        if not decision.proceeds:
+            return None
+        self._asked_at = now
+        self._left -= 1
+        self._out += 1
+        for meter, amount in cost.items():
+            self._room[meter] -= amount
+        return decision
+
+    def _made_here(self, work: Work) -> Decision | None:
+        """Note a step that was made. None: it is to be reported now."""
+        if not work.refused:
+            if self._singles:
+                self._singles -= 1
+            elif self._out:
+                self._out -= 1
+        self._done.append((self._asked_at, work))
+        decision = self._weigh_own(Stepped(unit=self._unit, run=self._run, done=(work,)), self._asked_at)
+        return decision if decision.proceeds and self._open and len(self._done) < self._steps_max else None
+
+    def _asking(self, pattern: str, call: str, cost: Amounts, last: bool) -> Talk:
+        yield from self._reporting(NO_ROWS)
+        self._asked_at = self._now()
         step = Step(
             unit=self._unit,
             run=self._run,
@@ -102,19 +197,46 @@ class RunSteps:
             steps=1 if last else self._steps_max,
             last=last,
         )
-        decision = self._governor.submit(step)
+        decision = yield step, NO_ROWS
+        if not decision.proceeds:
+            return decision
         granted = decision.allowance
-        if decision.proceeds and granted is not None:
-            self._allowed, self._left = granted.steps, granted.steps - 1
-            self._room = {meter: amount - cost[meter] for meter, amount in granted.money.items()}
-            self._until = min(decision.until, later(self._now(), self._lasts_max))
-            # Policies that grant an allowance have counted it already; the others are asked at each step.
-            self._own = [
-                _Own(policy, state)
-                for policy, state, opinion in self._governor.opinions(step)
-                if policy.by == "run" and opinion.allowance is None
-            ]
+        if granted is None:
+            self._singles += 1
+            return decision
+        self._open += granted.steps
+        self._left += granted.steps - 1
+        self._out += 1
+        for meter, amount in granted.money.items():
+            self._room[meter] = self._room.get(meter, 0) + amount - cost[meter]
+        self._until = min(decision.until, later(self._now(), self._lasts_max))
+        # Policies that grant an allowance have counted it already; the others are asked at each step.
+        self._own = [
+            _Own(policy, state)
+            for policy, state, opinion in self._governor.opinions(step)
+            if policy.by == "run" and opinion.allowance is None
+        ]
         return decision
+
+    def _reporting(self, rows: Rows) -> Talk:
+        allowed = self._open - self._out
+        if not allowed and not self._done and not rows and not any(self._room.values()):
+            return PROCEED
+        now = self._now()
+        done = tuple(msgspec.structs.replace(work, ago=now - at) if at < now else work for at, work in self._done)
+        stepped = Stepped(
+            unit=self._unit,
+            run=self._run,
+            labels=self._labels,
+            done=done,
+            allowed=allowed,
+            returned={meter: amount for meter, amount in self._room.items() if amount},
+        )
+        # What is being made now is of this allowance still, and is reported when it is made.
+        self._open = self._out
+        self._left = 0
+        self._room, self._own, self._done = {}, [], []
+        return (yield stepped, rows)
 
     def _affords(self, cost: Amounts) -> bool:
         return all(self._room.get(meter, 0) >= amount for meter, amount in cost.items())
