@@ -20,6 +20,7 @@ from flyball.core.failure import call_fingerprint, digest, result_fingerprint
 from flyball.core.time import FOREVER, SECOND
 from flyball.errors import FlyballError
 from flyball.governor import Governor
+from flyball.runtimes.amounts import MONEY, check_name, whole
 from flyball.runtimes.notify import OWN_KEYS, Message
 
 log = logging.getLogger(__name__)
@@ -30,15 +31,7 @@ ASKED_MAX: Final = 64
 """Steps that were asked for and not reported as made. The oldest are forgotten: what was reserved for them stays so."""
 PATTERN_MAX: Final = 200
 """Characters of a pattern. It is a name; what is longer is cut."""
-METERS_MAX: Final = 8
 GAUGES_MAX: Final = 16
-NAME_MAX: Final = 64
-"""Characters in the name of a meter or gauge."""
-AMOUNT_MAX: Final = 10**15
-"""Of a meter that is counted whole: what is above it is a slip, and would not fit where JSON keeps numbers exactly."""
-
-MONEY: Final = "usd"
-"""The meter that is given in whole units and kept in millionths."""
 
 STEP: Final = "X_FLYBALL_STEP"
 STEPPED: Final = "X_FLYBALL_STEPPED"
@@ -46,7 +39,9 @@ SPENT: Final = "X_FLYBALL_SPENT"
 PROGRESS: Final = "X_FLYBALL_PROGRESS"
 _ANSWERED: Final = frozenset({STEP, STEPPED, SPENT, PROGRESS})
 
-Amount = int | float | str
+
+Said = int | float | str
+"""An amount as JSON has it."""
 
 
 class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,12 +49,12 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     pattern: str = ""
     call: str = ""
-    cost: dict[str, Amount] = {}
+    cost: dict[str, Said] = {}
     last: bool = False
     id: str | int = ""
 
     def __post_init__(self) -> None:
-        _whole(self.cost)
+        whole(self.cost)
 
 
 class Made(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,16 +66,16 @@ class Made(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     world: str = ""
     error: bool = False
     polling: bool = False
-    used: dict[str, Amount] = {}
+    used: dict[str, Said] = {}
     gauges: dict[str, float] = {}
     id: str | int = ""
 
     def __post_init__(self) -> None:
-        _whole(self.used)
+        whole(self.used)
         if len(self.gauges) > GAUGES_MAX:
             raise ValueError(f"{len(self.gauges)} gauges in one step; at most {GAUGES_MAX}")
         for gauge in self.gauges:
-            _check_name(gauge)
+            check_name(gauge)
 
 
 def _ignore(_: Any) -> None:
@@ -231,35 +226,10 @@ def _read(key: str, value: str) -> Asked | Made | str | int:
         raise ValueError(f"{key.removeprefix(OWN_KEYS).lower()}: {error}") from None
 
 
-def _names(pattern: str, call: str, amounts: Mapping[str, Amount]) -> tuple[str, str, Amounts]:
+def _names(pattern: str, call: str, amounts: Mapping[str, Said]) -> tuple[str, str, Amounts]:
     """A step's pattern and call as they are kept, and its amounts in whole numbers."""
     pattern = pattern[:PATTERN_MAX]
-    return pattern, call_fingerprint(pattern, call) if call else "", _whole(amounts)
-
-
-def _whole(amounts: Mapping[str, Amount]) -> Amounts:
-    if len(amounts) > METERS_MAX:
-        raise ValueError(f"{len(amounts)} meters in one step; at most {METERS_MAX}")
-    for meter in amounts:
-        _check_name(meter)
-    return {meter: _amount(meter, amount) for meter, amount in amounts.items()}
-
-
-def _amount(meter: str, given: Amount) -> int:
-    try:
-        amount = exact(given)
-        if meter == MONEY:
-            return micro(amount)
-    except ValueError as error:
-        raise ValueError(f"{meter} {error}") from None
-    if amount != int(amount) or amount > AMOUNT_MAX:
-        raise ValueError(f"{meter} should be a whole number up to {AMOUNT_MAX}")
-    return int(amount)
-
-
-def _check_name(name: str) -> None:
-    if not 0 < len(name) <= NAME_MAX:
-        raise ValueError(f"a meter or gauge has a name of 1 to {NAME_MAX} characters")
+    return pattern, call_fingerprint(pattern, call) if call else "", whole(amounts)
 
 
 def _as_json(decision: Decision, governor: Governor, reports: list[Asked | Made | str | int]) -> dict[str, object]:
