@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from flyball.app import open_guard as open  # noqa: A004, F401 - flyball.open, as files are opened
     from flyball.core.decision import Allowance as Allowance
     from flyball.core.decision import Decision as Decision
     from flyball.core.decision import Reason as Reason
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
     from flyball.core.panel import Panel as Panel
     from flyball.errors import FlyballError as FlyballError
     from flyball.governor import Governor as Governor
+    from flyball.guard import Guard as Guard
+    from flyball.runtimes.agent.context import Context as Context
+    from flyball.runtimes.agent.ending import GaveUp as GaveUp
+    from flyball.runtimes.agent.ending import Starved as Starved
+    from flyball.runtimes.agent.memory import MemoryRefused as MemoryRefused
+    from flyball.runtimes.refusal import CircuitOpen as CircuitOpen
+    from flyball.runtimes.refusal import OutOfBudget as OutOfBudget
+    from flyball.runtimes.refusal import Refused as Refused
 
 __version__ = "0.1.0"
 
@@ -50,8 +59,14 @@ _HOMES = {
     "flyball.core.panel": ("Panel",),
     "flyball.errors": ("FlyballError",),
     "flyball.governor": ("Governor",),
+    "flyball.guard": ("Guard",),
+    "flyball.runtimes.agent.context": ("Context",),
+    "flyball.runtimes.agent.ending": ("GaveUp", "Starved"),
+    "flyball.runtimes.agent.memory": ("MemoryRefused",),
+    "flyball.runtimes.refusal": ("CircuitOpen", "OutOfBudget", "Refused"),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+_HOME_OF = {name: (module, name) for module, names in _HOMES.items() for name in names}
+_HOME_OF["open"] = ("flyball.app", "open_guard")
 
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605 - one table says what is public and where it lives
 
@@ -59,7 +74,8 @@ __all__ = sorted(_HOME_OF)  # noqa: PLE0605 - one table says what is public and 
 def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'flyball' has no attribute {name!r}")
-    return getattr(import_module(_HOME_OF[name]), name)
+    module, there = _HOME_OF[name]
+    return getattr(import_module(module), there)
 
 
 def __dir__() -> list[str]:

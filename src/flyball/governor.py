@@ -37,6 +37,9 @@ Rows = Mapping[Key, bytes | None]
 
 NO_ROWS: Final[Rows] = {}
 
+NOT_WEIGHED: Final = Decision(Verb.STOP)
+"""Of a case that the store has not called yet: nothing follows from it."""
+
 VERB_NAMES: Final = tuple(verb.name.lower() for verb in Verb)
 
 
@@ -114,6 +117,38 @@ class Governor:
                 answer.set_result(case.decision)
 
         self.store.transact_soon(case.docket.keys, case.draft, sync=case.sync).add_done_callback(committed)
+        return answer
+
+    def report_and_ask_soon(self, fact: Event, request: Event) -> "Future[tuple[Decision, Decision | None]]":
+        """Report a fact and, where its answer leaves nothing to wait for, ask at once for what comes next. Both are
+        committed together, so the disk is waited for once. None: that was not asked, or has to be asked by itself."""
+        reported, asked = _Case(self, fact), _Case(self, request)
+        reported.decision = NOT_WEIGHED
+        leave: Decision | None = None
+        answer: Future[tuple[Decision, Decision | None]] = Future()
+        answer.set_running_or_notify_cancel()
+
+        def ask(snapshot: Snapshot) -> Draft | None:
+            nonlocal leave
+            leave = None
+            if reported.decision.verb > Verb.WAIT:
+                return None
+            if reported.decision.verb is Verb.WAIT and reported.decision.until > max(self.clock.now(), snapshot.at):
+                return None
+            draft = asked.draft(snapshot)
+            # Whether that other run is lost is found out where the request is put by itself.
+            leave = None if "already_running" in asked.decision.codes else asked.decision
+            return draft
+
+        def committed(future: "Future[Entry | None]") -> None:
+            error = first.exception() or future.exception()
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result((reported.decision, leave))
+
+        first = self.store.transact_soon(reported.docket.keys, reported.draft, sync=reported.sync)
+        self.store.transact_soon(asked.docket.keys, ask, sync=asked.sync).add_done_callback(committed)
         return answer
 
     def look(self, event: Event) -> Decision:
@@ -273,7 +308,7 @@ class _Case:
                 changes[docket.refused] = codes
             elif before is not None:
                 changes[docket.refused] = None
-        elif not changes and type(self.event) is Beat:
+        elif not changes and type(self.event) is Beat and not self.event.stuck:
             return None
         body = encode_body(outcome.event, decision, tuple(outcome.faults))
         return Draft(now, changes, Line(self.event.unit, docket.kind, VERB_NAMES[decision.verb], body))

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from flyball.core.decision import Verb
-from flyball.core.time import Span
+from flyball.core.time import FOREVER, Instant, Span
 
 Amounts = Mapping[str, int]
 """How much of each meter. Money is in millionths of its unit (`usd`: micro-dollars); tokens are counted whole."""
@@ -24,7 +24,13 @@ NAME_MAX: Final = 200
 again."""
 
 NOTE_MAX: Final = 2_000
-"""Characters of what a person adds to an order."""
+"""Characters of what a person adds to an order, or answers."""
+
+QUESTION_MAX: Final = 1_000
+"""Characters of a question: enough to decide by. It is kept in a state while it is open, and read on a phone."""
+
+CHOICES_MAX: Final = 10
+"""Answers to choose from. More than this are not chosen from but read."""
 
 DETAIL_MAX: Final = 16_384
 """Characters of a stack trace or of last lines that are kept with an exit: enough for the frames that matter."""
@@ -117,6 +123,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     world: str = ""
     """Digest of the world after it, where there is one (a working tree, a database)."""
     error: bool = False
+    cut: bool = False
+    """It was cut short from outside (cancelled), and so shows neither that it works nor that it fails."""
     refused: bool = False
     """It was not made: this reports the refusal of it back to whoever asked."""
     polling: bool = False
@@ -159,6 +167,52 @@ class Beat(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
 
     silent: bool = False
     """Only its holder is: it renews the lease, and has heard nothing of the run since the last beat."""
+    stuck: str = ""
+    """It does not move, or does not end though it was told to, and cannot be killed: where it is, as a stack."""
+
+    def __post_init__(self) -> None:
+        if len(self.stuck) > DETAIL_MAX:
+            force_setattr(self, "stuck", self.stuck[-DETAIL_MAX:])
+
+
+class Asked(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """The run asks a person something, and waits for the answer."""
+
+    id: str = ""
+    """By which it is answered: no other open question of the unit has it."""
+    text: str = ""
+    choices: tuple[str, ...] = ()
+    """The answers that are allowed; none named: any text."""
+    until: Instant = FOREVER
+    """How long the run waits."""
+    default: str | None = None
+    """What it takes for the answer then, if anything."""
+
+    def __post_init__(self) -> None:
+        _cut(self, NAME_MAX, "id")
+        _cut(self, QUESTION_MAX, "text")
+        if self.choices:
+            force_setattr(self, "choices", tuple(choice[:NAME_MAX] for choice in self.choices[:CHOICES_MAX]))
+        if self.default is not None:
+            _cut(self, NAME_MAX, "default")
+
+
+class Answered(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """A question is open no more. If it was answered twice, the first answer counts."""
+
+    id: str = ""
+    answer: str | None = None
+    """None: nobody answered it in time, or the run does not wait any more."""
+    heard: bool = False
+    """A person said it. A default is nobody's word."""
+    by: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        _cut(self, NAME_MAX, "id", "by")
+        _cut(self, NOTE_MAX, "note")
+        if self.answer is not None:
+            _cut(self, NOTE_MAX, "answer")
 
 
 class Exited(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
@@ -169,7 +223,10 @@ class Exited(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower
     version: int = 0
     """Of the rule that made the fingerprint."""
     error: str = ""
-    """The type of the error, for people: `SelectorNotFound`, `exit 3`, `SIGKILL`."""
+    """The type of the error, for people: `SelectorNotFound`, `exit 3`, `SIGKILL`. Of what was told to end, the code of
+    the reason."""
+    policy: str = ""
+    """Whose decision ended it: `budget`, `stall`, `manual`. Nobody's: it ended by itself, or with its supervisor."""
     code: int | None = None
     signal: int | None = None
     detail: str = ""
@@ -225,7 +282,24 @@ class Released(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.low
         return self.scope == by and (not self.policies or policy in self.policies)
 
 
-AnyEvent = Start | Resume | Step | Revise | Stepped | Beat | Exited | Booted | Held | Released
+class Settled(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """A person said what a run that died really used of what it had reserved."""
+
+    reserved: Amounts = NOTHING
+    """What it had reserved: reserved no more."""
+    used: Amounts = NOTHING
+    by: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        _not_below_nothing(self, "reserved", "used")
+        _cut(self, NAME_MAX, "by")
+        _cut(self, NOTE_MAX, "note")
+
+
+AnyEvent = (
+    Start | Resume | Step | Revise | Stepped | Beat | Asked | Answered | Exited | Booted | Held | Released | Settled
+)
 
 
 def _cut(struct: msgspec.Struct, most: int, *names: str) -> None:

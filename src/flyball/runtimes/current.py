@@ -1,4 +1,4 @@
-"""Which run the code at hand belongs to. Whatever is called inside a run finds it here, so that its steps count there."""
+"""Which run the code at hand belongs to: whatever is called inside a run finds it here, and its steps count there."""
 
 from collections.abc import Mapping
 from contextvars import ContextVar

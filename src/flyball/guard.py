@@ -1,0 +1,272 @@
+"""The guard: flyball inside somebody's own program. Agents, guarded calls and money, on one governor.
+
+`flyball.open()` gives one. It is usable from threads and coroutines, and by several processes on one store at once.
+Here is only how its parts are put together; each part says for itself what it does.
+"""
+
+import asyncio
+import dataclasses
+import functools
+import hashlib
+import inspect
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeVar
+
+from flyball.config import Settings
+from flyball.config.build import get_tier_limit, unit_policies
+from flyball.config.units import RestartWhen, Unit
+from flyball.control.text import describe, one_line
+from flyball.core.decision import Decision
+from flyball.core.event import Beat, Event, Start
+from flyball.core.name import IN_WORDS, is_name
+from flyball.core.policy import AnyPolicy
+from flyball.core.time import span
+from flyball.errors import FlyballError
+from flyball.governor import Governor
+from flyball.policies import Budget
+from flyball.runtimes.agent.context import Context
+from flyball.runtimes.agent.ending import Causes
+from flyball.runtimes.agent.inline import Function, InlineHands
+from flyball.runtimes.agent.supervisor import Begins, Supervisor
+from flyball.runtimes.amounts import MONEY, Given, whole
+from flyball.runtimes.driver import Sleep, sleep_until
+
+log = logging.getLogger("flyball")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+GRACE: Final = 10.0
+"""Seconds that an agent has to end when it is told to."""
+
+Isolation = Literal["inline", "process"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent as it was defined."""
+
+    unit: Unit
+    function: Function
+    """What a run of it calls."""
+    original: Function
+    """The function as it was written."""
+    isolation: Isolation
+    causes: Causes
+    revision: str
+
+
+class Guard:
+    """Guards what a program does. Close it after use, or use it as a context."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        governor: Governor,
+        *,
+        name: str,
+        file: Path | None = None,
+        sleep: Sleep = sleep_until,
+    ) -> None:
+        self.settings = settings
+        self.governor = governor
+        self.name = name
+        """The program's own name: what is done outside any agent is on its account."""
+        self._file = file
+        self._sleep = sleep
+        self._agents: dict[str, Agent] = {}
+        self._added: list[AnyPolicy] = []
+        self._supervisor: Supervisor | None = None
+        self._said: dict[str, tuple[str, ...]] = {}
+        self._put(Unit(name=name, command=()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store. Nothing can be asked after this."""
+        self.governor.store.close()
+
+    # Agents.
+
+    def agent(
+        self,
+        name: str,
+        *,
+        every: float | None = None,
+        isolation: Isolation = "inline",
+        restart: Literal["on-failure", "always", "never"] = "on-failure",
+        deadline: float | None = None,
+        idle: float | None = None,
+        grace: float = GRACE,
+        budget: Given | None = None,
+        budget_by: Literal["unit", "run"] = "unit",
+        tier: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        user: str = "",
+        tree: str = "",
+        causes: Causes | None = None,
+    ) -> Callable[[F], F]:
+        """Make a function an agent. It is given a `Context`.
+
+        The function is a loop, and its return is its end; with `every` it is one iteration, repeated after so many
+        seconds. A coroutine runs in the loop of `run`, a plain function in a thread of its own; with `isolation`
+        "process" either has an interpreter of its own, which can be killed. `deadline`, `idle` and `grace` are seconds.
+        `budget` is for all its runs together, or for each run; a `tier` gives it that of its user. Agents with one
+        `tree` share what the tree has.
+        `causes` says which exceptions are what: `{InsufficientQuota: Cause.STARVED}`.
+        """
+        unit = Unit(
+            name=name,
+            command=(),
+            kind="agent",
+            labels={"tree": tree or name, **({"user": user} if user else {}), **(labels or {})},
+            restart=RestartWhen(restart),
+            grace=span(grace),
+            deadline=span(deadline or 0),
+            idle=span(idle or 0),
+        )
+
+        if not is_name(name):
+            raise FlyballError(f"{name!r} is no name for an agent", remedy=f"A name has {IN_WORDS}.")
+
+        def define(function: F) -> F:
+            if name in self._agents or name == self.name:
+                raise FlyballError(f"there is an agent {name!r} already", remedy="Give each agent a name of its own.")
+            body: Function = function if every is None else _repeated(function, every)
+            self._agents[name] = Agent(unit, body, function, isolation, causes or {}, _revision(unit, function))
+            self._put(unit, *self._budgets(budget, budget_by, tier))
+            return function
+
+        return define
+
+    def run(self, *names: str, on_hang: Literal["report", "exit"] = "report") -> dict[str, Decision]:
+        """Supervise the agents (those named, or all) until all are over; what ended each. Ctrl-C and SIGTERM end them
+        in order."""
+        return asyncio.run(self._run(names, on_hang))
+
+    async def supervise(self, *names: str, on_hang: Literal["report", "exit"] = "report") -> dict[str, Decision]:
+        """The same inside an event loop that is there already. When it is cancelled, the agents are ended in order."""
+        if self._supervisor is not None:
+            raise FlyballError("the agents of this guard are supervised already")
+        agents = [self._agent(name) for name in names] if names else list(self._agents.values())
+        self._supervisor = Supervisor(
+            governor=self.governor,
+            hands={agent.unit.name: self._hands(agent) for agent in agents},
+            revisions={agent.unit.name: agent.revision for agent in agents},
+            listener=self._say,
+            file=self._file,
+            exits_when_hung=on_hang == "exit",
+            sleep=self._sleep,
+        )
+        try:
+            return await self._supervisor.supervise()
+        finally:
+            self._supervisor = None
+
+    async def _run(self, names: tuple[str, ...], on_hang: Literal["report", "exit"]) -> dict[str, Decision]:
+        loop = asyncio.get_running_loop()
+        work = asyncio.ensure_future(self.supervise(*names, on_hang=on_hang))
+
+        def end() -> None:
+            if self._supervisor is not None:
+                self._supervisor.end()
+            else:
+                work.cancel()
+
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, end)
+        return await work
+
+    def _agent(self, name: str) -> Agent:
+        if name not in self._agents:
+            known = ", ".join(self._agents) or "none"
+            raise FlyballError(f"there is no agent {name!r}; there are: {known}")
+        return self._agents[name]
+
+    def _hands(self, agent: Agent) -> Begins:
+        return InlineHands(agent.unit, agent.function, self.governor, agent.causes, self._stuck, self._sleep)
+
+    def _stuck(self, life: Any, where: str) -> None:
+        if self._supervisor is not None:
+            self._supervisor.stuck(life, where)
+
+    # Policies.
+
+    def put_policy(self, policy: AnyPolicy) -> None:
+        """One more safeguard for everything that this guard guards."""
+        if policy not in self._added:
+            self._added.append(policy)
+            for name in (self.name, *self._agents):
+                self.governor.panel.put(name, (*self.governor.panel.policies_of(name), policy))
+
+    def _put(self, unit: Unit, *own: AnyPolicy) -> None:
+        self.governor.panel.put(unit.name, (*unit_policies(self.settings, unit), *own, *self._added))
+
+    def _budgets(self, given: Given | None, by: str, tier: str | None) -> list[AnyPolicy]:
+        limits = dict(whole(given))
+        if tier is not None and MONEY not in limits:
+            limits[MONEY] = get_tier_limit(tier, self.settings)
+        return [
+            Budget(limit=limit, meter=meter, by=by, name="budget" if meter == MONEY else f"budget_{meter}")
+            for meter, limit in limits.items()
+        ]
+
+    # What is said.
+
+    def why(self, name: str) -> Decision:
+        """What the governor would answer if that agent asked to start now."""
+        unit = self._agent(name).unit
+        return self.governor.look(Start(unit=name, run="-", labels=unit.labels))
+
+    def _say(self, name: str, event: Event, decision: Decision) -> None:
+        """One line, unless it says nothing new: that it is alive, or the same refusal once more."""
+        codes = decision.codes
+        silent = isinstance(event, Beat) and decision.proceeds and not event.stuck
+        same = isinstance(event, Start) and not decision.proceeds and self._said.get(name) == codes
+        if not silent and not same:
+            log.info("%s %s", name, one_line(describe(event, decision, time.time_ns() // 1000)))
+        self._said[name] = codes
+
+
+def _repeated(function: Callable[..., Any], every: float) -> Function:
+    """One iteration as a loop. Each iteration that is made is a step: it ends a backoff."""
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def loop(context: Context) -> None:
+            while True:
+                async with context.step("iteration"):
+                    await function(context)
+                await context.sleep(every)
+
+        return loop
+
+    @functools.wraps(function)
+    def threaded(context: Context) -> None:
+        while True:
+            with context.step("iteration"):
+                function(context)
+            context.wait_until(context.now() + span(every))
+
+    return threaded
+
+
+def _revision(unit: Unit, function: Callable[..., Any]) -> str:
+    """A hash of the agent's options, and of the file that its function is in: a mended bug is a new revision."""
+    hasher = hashlib.blake2b(unit.revision.encode(), digest_size=8)
+    with suppress(OSError, TypeError):
+        hasher.update(Path(inspect.getsourcefile(inspect.unwrap(function)) or "").read_bytes())
+    return hasher.hexdigest()

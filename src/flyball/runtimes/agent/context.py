@@ -1,0 +1,159 @@
+"""What an agent is given: its steps, its money, its memory, a way to give up, and a person to ask.
+
+All of it goes to the governor. An answer that ends the run is heeded at once: whoever runs the agent is told, and every
+further step is refused, so an agent that does not listen is ended from outside.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar
+
+from flyball.core.decision import Decision, Verb
+from flyball.core.event import Amounts, Beat, Stepped, Work
+from flyball.core.time import FOREVER, SECOND, Instant, Span, later, span
+from flyball.governor import Governor
+from flyball.runtimes.agent.ending import GaveUp
+from flyball.runtimes.agent.memory import Memory
+from flyball.runtimes.agent.step import StepBlock, do
+from flyball.runtimes.allowance import LASTS_MAX, RunSteps
+from flyball.runtimes.amounts import Given, whole
+from flyball.runtimes.driver import Sleep, sleep_until
+from flyball.runtimes.refusal import refusal
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+BEATS_APART: Final[Span] = 30 * SECOND
+"""While an agent waits, so often it says that it is alive; more often where it may not be silent for that long."""
+
+
+class Context:
+    """One run of an agent, as seen from inside."""
+
+    def __init__(
+        self,
+        governor: Governor,
+        unit: str,
+        run: str,
+        *,
+        labels: Mapping[str, str],
+        again: bool = False,
+        idle: Span = 0,
+        told: Callable[[Decision], None],
+        sleep: Sleep = sleep_until,
+    ) -> None:
+        self._governor = governor
+        self.unit, self.run, self.labels = unit, run, dict(labels)
+        self.again = again
+        """Whether it was started again by itself, after a failure."""
+        # The governor hears of steps when an allowance ends: often enough, that a busy agent is never called silent.
+        lasts = min(LASTS_MAX, idle // 3) if idle else LASTS_MAX
+        self.steps = RunSteps(governor, unit, run, labels, lasts_max=lasts)
+        key = Memory.key(unit)
+        self.memory = Memory(unit, governor.store.read([key]).records.get(key))
+        """Kept over restarts. What is changed in a step is written when the step is made."""
+        self._told = told
+        self._sleep = sleep
+        self._apart = min(BEATS_APART, idle // 3) if idle else BEATS_APART
+        self._beaten: Instant = 0
+        self._over = threading.Event()
+        self._verdict: Decision | None = None
+
+    def now(self) -> Instant:
+        """The present."""
+        return self._governor.clock.now()
+
+    # Work.
+
+    def step(
+        self,
+        pattern: str = "",
+        call: object = None,
+        *,
+        cost: Given | None = None,
+        polling: bool = False,
+        last: bool = False,
+        wait: bool = True,
+    ) -> StepBlock:
+        """One step, as a block: `with` it in a thread, `async with` it in a coroutine.
+
+        `pattern` is what kind of step it is (the name of a tool), `call` what it is called with, `cost` its worst case.
+        A call that is made again and again until something changes is `polling`. The `last` step may use the money
+        that is kept back for it. Where a quota has to be waited for, it is, unless `wait` is false.
+        """
+        return StepBlock(self, pattern, call, whole(cost), polling=polling, last=last, wait=wait)
+
+    async def do(self, pattern: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Make one call as a step: its arguments and its result are what circles are found by."""
+        result: T = await do(self, pattern, function, *args, **kwargs)
+        return result
+
+    def spend(self, amounts: Given) -> Decision:
+        """Report money that is spent already and was not reserved. A fact counts, also above the limit."""
+        return self.heed(self._governor.submit(self._spent(whole(amounts))))
+
+    def beat(self) -> None:
+        """Say that it is alive, between steps that take long. Cheap: most beats are not sent."""
+        now = self.now()
+        if now >= later(self._beaten, min(self._apart, SECOND)):
+            self._beaten = now
+            self._governor.submit_soon(Beat(unit=self.unit, run=self.run, labels=self.labels))
+
+    def save(self) -> None:
+        """Write the memory now, outside any step."""
+        self.heed(self.steps.report(self.memory.changed()))
+
+    def give_up(self, why: str = "") -> NoReturn:
+        """End, and do not be started again."""
+        raise GaveUp(why)
+
+    # Waiting.
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, and be known to be alive."""
+        await self.sleep_until(later(self.now(), span(seconds)))
+
+    async def sleep_until(self, until: Instant) -> None:
+        """Sleep until an instant."""
+        while (now := self.now()) < until:
+            self.beat()
+            await self._sleep(asyncio.Event(), min(until, later(now, self._apart)))
+
+    def wait_until(self, until: Instant) -> None:
+        """The same in a thread. Ends with a refusal when the run is to end."""
+        while (now := self.now()) < until:
+            self.beat()
+            self._over.wait((min(until, later(now, self._apart)) - now) / SECOND)
+            self.check()
+
+    # The end.
+
+    def heed(self, decision: Decision) -> Decision:
+        """Obey an answer of the governor: one that ends the run is passed on to whoever runs it."""
+        if decision.verb >= Verb.FINISH and (self._verdict is None or decision.verb > self._verdict.verb):
+            self._verdict = decision
+            self._told(decision)
+        return decision
+
+    def check(self) -> None:
+        """Raise a refusal if the run is to end. For threads, which nobody can interrupt."""
+        if self._over.is_set():
+            raise refusal(self._verdict or Decision(Verb.STOP, FOREVER), self.now(), f"{self.unit} is to end")
+
+    def end(self, decision: Decision | None = None) -> None:
+        """From outside: it is to end now."""
+        self._verdict = decision or self._verdict
+        self._over.set()
+
+    async def close(self, *, clean: bool) -> None:
+        """The run is over: report what is not reported yet, and keep the memory if it ended well."""
+        rows: Mapping[Any, bytes | None] = {}
+        if clean:
+            with contextlib.suppress(Exception):
+                rows = self.memory.changed()
+        await self.steps.report_soon(rows)
+
+    def _spent(self, used: Amounts) -> Stepped:
+        return Stepped(unit=self.unit, run=self.run, labels=self.labels, done=(Work(used=used),))

@@ -1,0 +1,83 @@
+"""An agent's memory: a mapping that outlives its runs, its process and its host's.
+
+It is kept as one record of the store, written in the transaction that reports a step: so after a crash it is as it was
+after the last step that was made, never half of one. Values are JSON. What a failed step changed is taken back.
+"""
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any, Final
+
+import msgspec
+
+from flyball.core.policy import Key
+from flyball.errors import FlyballError
+
+NAME: Final = "memory"
+"""The name of its record, where policies have theirs."""
+
+BYTES_MAX: Final = 1024 * 1024
+"""A memory is written again with each step that changes it. What is larger belongs into a file or a database."""
+
+_EMPTY: Final = b"{}"
+
+
+class MemoryRefused(FlyballError):
+    """It cannot be kept; the memory is as it was after the last step."""
+
+    remedy = "Keep plain data (texts, numbers, lists, dicts) of at most a megabyte; put the rest into a file."
+
+
+class Memory(MutableMapping[str, Any]):
+    """What an agent remembers. Used like a dict."""
+
+    def __init__(self, unit: str, data: bytes | None = None) -> None:
+        self._unit = unit
+        self._saved = data or _EMPTY
+        self._values: dict[str, Any] = msgspec.json.decode(self._saved)
+
+    @staticmethod
+    def key(unit: str) -> Key:
+        """Where the memory of a unit is kept."""
+        return Key(NAME, "unit", unit)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if not isinstance(name, str):
+            raise MemoryRefused(f"{name!r} is no name: names in the memory of {self._unit} are texts")
+        self._values[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def changed(self) -> dict[Key, bytes | None]:
+        """The record to be written, if it is another than the last one. MemoryRefused if it cannot be kept."""
+        if not self._values and self._saved is _EMPTY:
+            return {}
+        data = self._encoded()
+        if data == self._saved:
+            return {}
+        self._saved = data
+        return {self.key(self._unit): None if data == _EMPTY else data}
+
+    def discard(self) -> None:
+        """Forget what changed since the last step."""
+        self._values = msgspec.json.decode(self._saved)
+
+    def _encoded(self) -> bytes:
+        try:
+            data = msgspec.json.encode(self._values)
+        except (TypeError, ValueError, RecursionError) as error:
+            self.discard()
+            raise MemoryRefused(f"the memory of {self._unit} cannot be kept: {error}") from None
+        if len(data) > BYTES_MAX:
+            self.discard()
+            raise MemoryRefused(f"the memory of {self._unit} would take {len(data)} bytes; allowed: {BYTES_MAX}")
+        return data

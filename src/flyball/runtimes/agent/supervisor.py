@@ -1,0 +1,287 @@
+"""Supervises the agents of one program: one driver each, and what they share.
+
+The drivers decide nothing about each other. Here is what comes before the first start (runs that were lost with the
+last program, definitions that changed), what an order from outside does, and how all of them end together.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from flyball.config.units import Unit
+from flyball.core.codec import decode_state
+from flyball.core.decision import Decision, Verb
+from flyball.core.event import Beat, Cause, Event, Exited, Revise, Start
+from flyball.core.policy import Key
+from flyball.core.time import Instant, Span, seconds
+from flyball.errors import FlyballError
+from flyball.governor import Governor
+from flyball.policies.restart import State as Restarts
+from flyball.policies.revision import State as Revisions
+from flyball.runtimes.agent.inline import InlineHands, InlineLife
+from flyball.runtimes.agent.watchdog import Watchdog
+from flyball.runtimes.doorbell import Doorbell
+from flyball.runtimes.driver import Driver, Ending, Life, Sleep, sleep_until
+from flyball.runtimes.holder import is_gone, me
+
+log = logging.getLogger(__name__)
+
+TROUBLE_WAIT: Final = 5.0
+"""Seconds before an agent is driven again whose driver failed, because the store did: a full disk needs time."""
+
+HUNG: Final = 70
+"""The exit code of a process that was ended because something in it hung (EX_SOFTWARE)."""
+
+Listener = Callable[[str, Event, Decision], None]
+
+
+class Begins(Protocol):
+    """Hands that know the run that they began last."""
+
+    @property
+    def unit(self) -> Unit:
+        """Whose runs they begin."""
+
+    async def begin(self, run: str, *, again: bool) -> Life:
+        """Begin a run."""
+        ...
+
+
+class _Left(Exception):
+    """The way out of a wait when all is to end."""
+
+
+class _NotBegun:
+    """A run that was granted when it was to end already."""
+
+    async def ended(self) -> Ending:
+        return Ending(Cause.STOPPED, error="not begun")
+
+    async def end(self, grace: Span) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Supervises agents until all of them are over, or it is told to end."""
+
+    governor: Governor
+    hands: Mapping[str, Begins]
+    revisions: Mapping[str, str]
+    listener: Listener
+    file: Path | None = None
+    """The file that every commit of the store changes; None: nobody else can write to it."""
+    blocked_max: float = 5.0
+    """Seconds that the event loop may be blocked before that is said."""
+    exits_when_hung: bool = False
+    sleep: Sleep = sleep_until
+    ended: dict[str, Decision] = field(default_factory=dict)
+    """What ended each of those that are over."""
+    _seats: "dict[str, _Seat]" = field(default_factory=dict)
+    _leaving: bool = False
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def supervise(self) -> dict[str, Decision]:
+        """Start the agents, and look after them until all are over. If this is cancelled they are ended in order."""
+        await asyncio.to_thread(self._prepare)
+        self._seats = {name: _Seat(self, hands) for name, hands in self.hands.items()}
+        with contextlib.ExitStack() as stack:
+            if self.file is not None:
+                stack.enter_context(contextlib.closing(Doorbell(self.governor.store, self.file, self.ring)))
+            if any(isinstance(hands, InlineHands) for hands in self.hands.values()):
+                watchdog = Watchdog(self.governor, self.lives, self.stuck, blocked_max=self._blocked_max())
+                stack.enter_context(contextlib.closing(watchdog))
+            tasks = [asyncio.ensure_future(seat.keep()) for seat in self._seats.values()]
+            try:
+                await asyncio.gather(*tasks)
+            except asyncio.CancelledError:
+                self.end()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                raise
+        return self.ended
+
+    def end(self) -> None:
+        """End all of them in order."""
+        self._leaving = True
+        for seat in self._seats.values():
+            seat.leave()
+        self.ring()
+
+    def ring(self) -> None:
+        """Somebody gave an order: everybody asks what that means for them."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+        for seat in self._seats.values():
+            seat.driver.poke()
+
+    def needs_restart(self, name: str) -> bool:
+        """Whether that agent is not running, and would be given leave to start again by itself."""
+        seat = self._seats[name]
+        start = Start(unit=name, run="-", labels=seat.hands.unit.labels, again=True, holder=seat.driver.holder)
+        return seat.life is None and self.governor.look(start).proceeds
+
+    def lives(self) -> list[InlineLife]:
+        """The runs in this process that are live."""
+        return [seat.life for seat in list(self._seats.values()) if isinstance(seat.life, InlineLife)]
+
+    def stuck(self, life: InlineLife | None, where: str) -> None:
+        """Something hangs that cannot be killed: tell people, and end the process if that is wanted. Also called from
+        the watchdog's thread."""
+        name = life.context.unit if life is not None else "something that is no agent"
+        log.error("%s does not go on, and cannot be ended from inside its process; it is here:\n%s", name, where)
+        if life is not None:
+            context = life.context
+            beat = Beat(unit=context.unit, run=context.run, labels=context.labels, silent=True, stuck=where or "?")
+            with contextlib.suppress(FlyballError):  # that it hangs is said; that it cannot be written down is another
+                self.listener(context.unit, beat, self.governor.submit(beat))
+        if self.exits_when_hung:
+            log.error("the process is ended, because %s hangs", name)
+            os._exit(HUNG)
+
+    @property
+    def all_over(self) -> bool:
+        """Whether nobody runs or waits any more."""
+        return all(seat.is_over for seat in self._seats.values())
+
+    @property
+    def leaving(self) -> bool:
+        """Whether all is to end."""
+        return self._leaving
+
+    async def changed(self) -> None:
+        """Wait until there is an order, or somebody is over."""
+        await self._changed.wait()
+
+    def _blocked_max(self) -> float:
+        """A hung agent is reported within its deadline."""
+        shortest = [
+            seconds(length) / 2
+            for hands in self.hands.values()
+            for length in (hands.unit.deadline, hands.unit.idle)
+            if length
+        ]
+        return min([self.blocked_max, *shortest])
+
+    # Before the first start.
+
+    def _prepare(self) -> None:
+        """Report runs that were lost with the last program, and tell of definitions that changed."""
+        governor = self.governor
+        holder = me()
+        for name, hands in self.hands.items():
+            governor.reap(lambda other: other == holder or is_gone(other), unit=name)
+            key = Key("revision", "unit", name)
+            data = governor.store.read([key]).records.get(key)
+            before = decode_state(Revisions, data).revision if data is not None else ""
+            if before != self.revisions[name]:
+                revise = Revise(unit=name, labels=hands.unit.labels, revision=self.revisions[name])
+                decision = governor.submit(revise)
+                if before:
+                    self.listener(name, revise, decision)
+
+
+class _Seat:
+    """One agent: its driver, and when that is asked to drive again."""
+
+    def __init__(self, supervisor: Supervisor, hands: Begins) -> None:
+        self._supervisor = supervisor
+        self.hands = hands
+        self.life: Life | None = None
+        self.is_over = False
+        self._ending: asyncio.Task[None] | None = None
+        self.driver = Driver(
+            unit=hands.unit.name,
+            hands=self,
+            governor=supervisor.governor,
+            holder=me(),
+            labels=hands.unit.labels,
+            grace=hands.unit.grace,
+            listener=self._heard,
+            sleep=self._sleep,
+        )
+
+    async def keep(self) -> None:
+        """Drive it until all are over: one that is held may be released while others still run."""
+        supervisor, name = self._supervisor, self.hands.unit.name
+        self.driver.again = await asyncio.to_thread(self._is_again)
+        while not supervisor.leaving:
+            self.is_over = False
+            try:
+                supervisor.ended[name] = await self.driver.drive()
+            except _Left:
+                break
+            except FlyballError as error:
+                await self._troubled(error)
+                continue
+            self.is_over = True
+            if supervisor.all_over:
+                supervisor.ring()
+            while not supervisor.all_over and not supervisor.leaving and not self._may_start():
+                await supervisor.changed()
+            if supervisor.all_over:
+                break
+        self.is_over = True
+
+    def leave(self) -> None:
+        """End what runs; what waits stops waiting."""
+        if self.life is not None and self._ending is None:
+            self._ending = asyncio.ensure_future(self.life.end(self.hands.unit.grace))
+
+    # What the driver is given.
+
+    async def begin(self, run: str, *, again: bool) -> Life:
+        """Begin a run, unless all is to end."""
+        if self._supervisor.leaving:
+            return _NotBegun()
+        self.life = await self.hands.begin(run, again=again)
+        return self.life
+
+    async def _sleep(self, poked: asyncio.Event, until: Instant) -> None:
+        if self.life is None and self._supervisor.leaving:
+            raise _Left
+        await self._supervisor.sleep(poked, until)
+        if self.life is None and self._supervisor.leaving:
+            raise _Left
+
+    def _heard(self, _: Driver, event: Event, decision: Decision) -> None:
+        if isinstance(event, Exited):
+            self.life = None
+        self._supervisor.listener(self.hands.unit.name, event, decision)
+
+    # When it is over.
+
+    def _is_again(self) -> bool:
+        """Whether its first start is one after a failure: then it is a restart, and counted as one. Who runs a program
+        anew wants what was done, stopped or gave up to run again."""
+        key = Key("restart", "unit", self.hands.unit.name)
+        data = self._supervisor.governor.store.read([key]).records.get(key)
+        last = decode_state(Restarts, data).last if data is not None else None
+        return last is not None and last.failed
+
+    def _may_start(self) -> bool:
+        """Whether somebody released it, or ordered it to start."""
+        start = Start(
+            unit=self.hands.unit.name, run="-", labels=self.hands.unit.labels, again=True, holder=self.driver.holder
+        )
+        decision = self._supervisor.governor.look(start)
+        return decision.proceeds or decision.verb is Verb.WAIT
+
+    async def _troubled(self, error: FlyballError) -> None:
+        """The store failed, so nobody looked after the run: it is ended, and counted as lost."""
+        name = self.hands.unit.name
+        log.error("%s: %s; its run is ended, and it is tried again", name, error)
+        if self.life is not None:
+            await self.life.end(self.hands.unit.grace)
+            self.life = None
+        holder = self.driver.holder
+        with contextlib.suppress(FlyballError):
+            governor = self._supervisor.governor
+            await asyncio.to_thread(governor.reap, lambda other: other == holder, unit=name)
+        self.driver.again = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._supervisor.changed(), TROUBLE_WAIT)
