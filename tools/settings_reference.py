@@ -57,8 +57,11 @@ def _section(root: Mapping[str, Any], name: str, section: Mapping[str, Any]) -> 
             continue
         if resolved.get("properties"):
             nested.append((f"{name}.{key}", resolved))
-        else:
-            yield f"| `{key}` | `{_default(value)}` | {_sentence(value)} |"
+            continue
+        each = resolved.get("additionalProperties")
+        if isinstance(each, dict) and _resolved(root, each).get("properties"):
+            nested.append((f"{name}.{key}", resolved))
+        yield f"| `{key}` | `{_default(value)}` | {_sentence(value)} |"
     yield ""
     for full, part in nested:
         yield from _section(root, full, part)

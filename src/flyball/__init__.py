@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from flyball.app import open_guard as open  # noqa: A004, F401 - flyball.open, as files are opened
+    from flyball.app import open as open  # noqa: A004 - flyball.open, as files are opened
     from flyball.core.decision import Allowance as Allowance
     from flyball.core.decision import Decision as Decision
     from flyball.core.decision import Reason as Reason
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "flyball.app": ("open",),
     "flyball.core.decision": ("Allowance", "Decision", "Reason", "Verb"),
     "flyball.core.event": (
         "Beat",
@@ -65,8 +66,7 @@ _HOMES = {
     "flyball.runtimes.agent.memory": ("MemoryRefused",),
     "flyball.runtimes.refusal": ("CircuitOpen", "OutOfBudget", "Refused"),
 }
-_HOME_OF = {name: (module, name) for module, names in _HOMES.items() for name in names}
-_HOME_OF["open"] = ("flyball.app", "open_guard")
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605 - one table says what is public and where it lives
 
@@ -74,8 +74,7 @@ __all__ = sorted(_HOME_OF)  # noqa: PLE0605 - one table says what is public and 
 def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'flyball' has no attribute {name!r}")
-    module, there = _HOME_OF[name]
-    return getattr(import_module(module), there)
+    return getattr(import_module(_HOME_OF[name]), name)
 
 
 def __dir__() -> list[str]:

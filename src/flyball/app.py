@@ -45,7 +45,7 @@ def open_governor(settings: Settings, env: Mapping[str, str]) -> Governor:
     return Governor(settings.policies(), open_store(settings, env))
 
 
-def open_guard(
+def open(  # noqa: A001 - it is flyball.open, as files are opened
     name: str | None = None,
     *,
     config: str | Path | None = None,

@@ -1,7 +1,8 @@
 """The daemon: one fleet, its socket, its signals. Started by a guardian, and only by one.
 
-It ends when it is told to (`flyball down`, SIGTERM, SIGINT), and when its guardian is gone. It changes its settings
-when it is told to (`flyball reload`, SIGHUP), and only to good ones.
+It ends when it is told to (`flyball down`, SIGTERM, SIGINT, SIGQUIT), and when its guardian is gone. It changes its
+settings when it is told to (`flyball reload`, SIGHUP), and only to good ones. Signals that mean nothing to it do not
+end it: that would end all units.
 """
 
 import asyncio
@@ -26,12 +27,17 @@ from flyball.errors import FlyballError, SettingsError
 from flyball.fleet import Changes, Fleet, pids
 from flyball.runtimes.guardian import Guard
 from flyball.runtimes.holder import is_gone
+from flyball.runtimes.process import spawn
 
 log = logging.getLogger(__name__)
 
 LOCK: Final = "flyball.lock"
 READY: Final = "FLYBALL_READY"
 """A file descriptor: who started the daemon reads there that it is ready."""
+ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+MEANINGLESS: Final = (signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that would kill a process that does not expect them, and that people send to have a log opened anew. Ours
+needs no such thing."""
 SAME_SIGNAL: Final = 0.5
 """Seconds within which two signals are one: a terminal sends it to the guardian too, which passes it on."""
 
@@ -61,6 +67,8 @@ class Daemon:
         self._past = Past()
         self._turn = asyncio.Lock()
         """One command at a time: they share what was read of the journal."""
+        self._changing = asyncio.Lock()
+        """One reload, or the end, at a time. Both wait for units to end; commands do not wait for that."""
         self._ending = asyncio.Event()
         self._told_at = 0.0
         self._orphaned = False
@@ -69,6 +77,7 @@ class Daemon:
     async def run(self) -> int:
         """From the first look at the store to the last unit's end; the exit code."""
         self._loop = asyncio.get_running_loop()
+        spawn.seal()
         self._governor = await asyncio.to_thread(app.open_governor, self._settings, self._env)
         self._fleet = Fleet(self._settings, self._governor, self._folder, self._guard)
         server = Server(self._folder / SOCKET, self._serve)
@@ -89,8 +98,10 @@ class Daemon:
         return 0
 
     def _listen(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._told_to_end, signal.Signals(number).name)
+        for number in ENDING:
+            self._loop.add_signal_handler(number, self._told_to_end, number.name)
+        for number in MEANINGLESS:
+            self._loop.add_signal_handler(number, log.info, "%s means nothing to the daemon", number.name)
         if sys.stdin is not None and sys.stdin.isatty():
             self._loop.add_signal_handler(signal.SIGHUP, self._told_to_end, "SIGHUP")
         else:
@@ -124,7 +135,7 @@ class Daemon:
         self._told_to_end("the guardian is gone")
 
     async def _end(self) -> None:
-        async with self._turn:
+        async with self._changing:
             await self._fleet.end(spare_kept=self._orphaned)
         log.info("down")
 
@@ -179,17 +190,21 @@ class Daemon:
             text = "\n".join([*str(error).splitlines(), "the settings that are in force stay"])
             log.warning("reload refused: %s", error)
             raise CommandError("bad_settings", text, remedy="Put it right, then reload again.") from None
-        async with self._turn:
+        async with self._changing:
             if self._ending.is_set():
-                raise CommandError("ending", "the daemon is ending")
+                raise CommandError("ending", "the daemon is ending", remedy="Start it anew: `flyball up -d`.")
             changes = await self._fleet.change(settings)
         log.info("reloaded: %s", _summary(changes))
         return changes
 
     def _reload_soon(self) -> None:
         async def reload() -> None:
-            with contextlib.suppress(CommandError):
+            try:
                 await self._reload()
+            except CommandError:
+                pass  # it is in the log already
+            except FlyballError as error:
+                log.error("not reloaded: %s. %s", error, error.remedy)
 
         task = self._loop.create_task(reload())
         self._tasks.add(task)

@@ -17,6 +17,8 @@ class FlyballError(Exception):
 class StoreError(FlyballError):
     """The store cannot do what it was asked; nothing was half-written."""
 
+    remedy = "Look at the file and its disk, then try again."
+
 
 class StoreFull(StoreError):
     """No room left on the disk."""
@@ -51,9 +53,13 @@ class StoreUnsafe(StoreError):
 class StoreClosed(StoreError):
     """The store was closed, or its writer has ended."""
 
+    remedy = "Open it again."
+
 
 class SettingsError(FlyballError):
     """A settings file is wrong: `problems` has one line each, with file, line and column."""
+
+    remedy = "Put that right, then try again."
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))

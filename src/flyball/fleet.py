@@ -162,12 +162,16 @@ class Fleet:
     # Other settings.
 
     async def change(self, settings: Settings) -> Changes:
-        """Apply what is different in these settings; what is not is not touched."""
+        """Apply what is different in these settings; what is not is not touched. What can go wrong comes first: if it
+        does, the settings that are in force stay."""
         before = {name: post.unit for name, post in self.posts.items()}
         after = {unit.name: unit for unit in settings.units}
         removed = tuple(name for name in before if name not in after)
         added = tuple(name for name in after if name not in before)
         changed = tuple(name for name, unit in after.items() if name in before and unit != before[name])
+        policies = {name: unit_policies(settings, unit) for name, unit in after.items()}
+        await self._revise(after[name] for name in (*added, *changed))
+        self.governor.panel.replace(settings.policies(), policies)
         self.settings = settings
         self._pace.jitter = settings.restart_policy.jitter
         self._policies.clear()
@@ -175,13 +179,9 @@ class Fleet:
         for name in removed:
             del self.posts[name], self._tasks[name]
             self._ups.pop(name, None)
-        await self._revise(after[name] for name in (*added, *changed))
-        for name, unit in after.items():
-            if name in added or name in changed:
-                self._put(unit)
-                self._start(name)
-            else:
-                self._put_policies(unit)
+        for name in (*added, *changed):
+            self._put(after[name])
+            self._start(name)
         return Changes(added, removed, changed, len(after) - len(added) - len(changed))
 
     # The end.

@@ -13,9 +13,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from flyball.core.codec import decode_state, encode, encode_body
+from flyball.core.codec import decode_body, decode_state, encode, encode_body
 from flyball.core.decision import PROCEED, Decision, Verb
-from flyball.core.event import Beat, Booted, Cause, Event, Exited, Stepped
+from flyball.core.event import Answered, Beat, Booted, Cause, Event, Exited, Stepped
 from flyball.core.failure import FINGERPRINT_VERSION, fingerprint
 from flyball.core.panel import Docket, Panel
 from flyball.core.policy import AnyPolicy, Key, Outcome, State, Unreadable, answer_of, weigh
@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 
 DECODED_MAX: Final = 65_536
 """States kept decoded. More than this and all are decoded anew: a bound, not a tuning knob."""
+
+ENTRIES_MAX: Final = 1_000
+"""Entries of the journal in memory at a time."""
 
 UNSYNCED: Final = (Stepped, Beat)
 """Steps that were made and signs of life gate nothing: they survive kill -9 without waiting for the disk."""
@@ -151,6 +154,16 @@ class Governor:
         self.store.transact_soon(asked.docket.keys, ask, sync=asked.sync).add_done_callback(committed)
         return answer
 
+    def submit_if(self, fact: Event, still: Callable[[Snapshot], bool]) -> bool:
+        """Report a fact if it is still one: `still` sees the records that it concerns, inside the transaction. Whether
+        it was reported."""
+        case = _Case(self, fact)
+
+        def draft(snapshot: Snapshot) -> Draft | None:
+            return case.draft(snapshot) if still(snapshot) else None
+
+        return self.store.transact(case.docket.keys, draft, sync=True) is not None
+
     def look(self, event: Event) -> Decision:
         """What `submit` would answer now. Leaves no trace."""
         case = _Case(self, event)
@@ -167,6 +180,16 @@ class Governor:
             policy, state = docket.policies[place], docket.initials[place] if stored is None else stored
             opinions.append((policy, state, answer_of(policy, state, now)))
         return opinions
+
+    def first_answer(self, unit: str, question: str, *, after: int) -> Answered | None:
+        """The first answer to a question of that unit in the journal after an entry: the one that counts."""
+        while entries := self.store.entries(after=after, limit=ENTRIES_MAX, unit=unit):
+            for entry in entries:
+                event = decode_body(entry.body).event if entry.event == "answered" else None
+                if isinstance(event, Answered) and event.id == question:
+                    return event
+            after = entries[-1].seq
+        return None
 
     def boot(self, holder: str, *, units: int = 0, gone: Callable[[str], bool] | None = None) -> Decision:
         """A supervisor starts on this store: runs that nobody will report are reported as lost, then the storm and
@@ -197,29 +220,25 @@ class Governor:
         """Report one run as lost, unless it turns out, inside the transaction, that it exited or renewed its lease."""
         key = Key(Exclusive.NAME, "unit", unit)
         holder = live.holder or "an unnamed process"
-        case = _Case(
-            self,
-            Exited(
-                unit=unit,
-                run=run,
-                labels=live.labels,
-                cause=Cause.LOST,
-                fingerprint=fingerprint(unit, "lost"),
-                version=FINGERPRINT_VERSION,
-                error="lost",
-                detail=f"nobody reported the end of this run; it was held by {holder}",
-            ),
+        exited = Exited(
+            unit=unit,
+            run=run,
+            labels=live.labels,
+            cause=Cause.LOST,
+            fingerprint=fingerprint(unit, "lost"),
+            version=FINGERPRINT_VERSION,
+            error="lost",
+            detail=f"nobody reported the end of this run; it was held by {holder}",
         )
 
-        def draft(snapshot: Snapshot) -> Draft | None:
+        def lost(snapshot: Snapshot) -> bool:
             data = snapshot.records.get(key)
             found = decode_state(Leases, data).runs.get(run) if data is not None else None
             if found is None:
-                return None
-            expired = found.until <= max(self.clock.now(), snapshot.at)
-            return case.draft(snapshot) if expired or (gone is not None and gone(found.holder)) else None
+                return False
+            return found.until <= max(self.clock.now(), snapshot.at) or (gone is not None and gone(found.holder))
 
-        return self.store.transact(case.docket.keys, draft, sync=True) is not None
+        return self.submit_if(exited, lost)
 
     def states_in(self, docket: Docket, snapshot: Snapshot) -> Sequence[State | None]:
         """The states of a docket's policies; None where one rests. Decoded once for as long as the store hands out the

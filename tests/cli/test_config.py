@@ -61,6 +61,7 @@ def test_bad_settings(capsys: pytest.CaptureFixture[str]) -> None:
     """Bad settings are an error in one line each, exit 2, without a traceback."""
     Path("flyball.yaml").write_text("rool: 1\nrule: 2\n")
     assert main(["config"]) == 2
-    first, second = capsys.readouterr().err.splitlines()
+    first, second, remedy = capsys.readouterr().err.splitlines()
     assert first.startswith("error: flyball.yaml:1:1: unknown key 'rool'")
     assert second.startswith("error: flyball.yaml:2:7: rule is 2; allowed: a section with timeout_seconds")
+    assert remedy == "Put that right, then try again."

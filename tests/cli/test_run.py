@@ -224,12 +224,13 @@ def test_budget(place: Place) -> None:
 
 
 def test_reader_that_stops(place: Place) -> None:
-    """Whoever does not read its output holds the command up, and nothing else: a signal ends it in order. Nothing is
-    lost for one who reads late."""
-    with place.running("--name", "x", "--", "yes") as process:
+    """Whoever does not read its output holds the command up, and nothing else: it is not silent then (`--idle`), and a
+    signal ends it in order. Nothing is lost for one who reads late."""
+    with place.running("--restart", "never", "--idle", "500ms", "--name", "x", "--", "yes") as process:
         log = place.state / "logs" / "x.log"
         until(lambda: log.exists() and log.stat().st_size >= 100_000, "output")
-        time.sleep(0.3)  # time enough for a gigabyte, if nothing held it up
+        time.sleep(1.2)  # time enough for a gigabyte, if nothing held it up, and for silence, if it were one
+        assert process.poll() is None
         assert log.stat().st_size < 1_000_000
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 128 + signal.SIGTERM
@@ -282,7 +283,9 @@ def test_changed_command_clears(place: Place) -> None:
     assert place.run(*FAILING).returncode == 75
     changed = place.run("--name", "x", "--", "true")
     assert changed.returncode == 0
-    assert "failures cleared by change" in changed.stderr
+    assert changed.stderr.count("failures cleared by change") == 1
+    said = [event["text"] for event in place.journal("x") if event["event"] == "revise"]
+    assert ["cleared" in text for text in said] == [False, True], "the first definition clears nothing"
 
 
 def test_values_of_variables_are_not_shown(place: Place) -> None:

@@ -80,6 +80,18 @@ def test_resume_a_halted_unit(scene: Scene) -> None:
     assert _would(scene).proceeds
 
 
+def test_resume_what_a_policy_ended(scene: Scene) -> None:
+    """What a policy stopped goes on when a person resumes it by its name; resuming the fleet is not about it."""
+    scene.start("u")
+    scene.exit("u", Cause.STOPPED, error="cost_budget_exceeded", policy="budget")
+    assert _state(scene) == "stopped"
+    assert _order(scene, "resume")["released"] == []
+    again = Start(unit="u", again=True)
+    assert scene.governor.look(again).codes == ("ended_by_policy",)
+    assert _order(scene, "resume", units=["u"])["released"] == [{"unit": "u", "policies": ["restart"]}]
+    assert scene.governor.look(again).proceeds
+
+
 def test_resume_leaves_a_quarantine(scene: Scene) -> None:
     """A quarantine is about one failure: only a reset of it lifts it."""
     scene.quarantine("u")

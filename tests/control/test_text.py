@@ -38,7 +38,7 @@ WHY = Reason("p", "c", "because")
         (Stepped(done=(Work(),)), "a step made"),
         (Stepped(), "0 steps made"),
         (Beat(), "alive"),
-        (Revise(revision="abcdef0123", by="ann"), "definition abcdef01 by ann: failures cleared by change"),
+        (Revise(revision="abcdef0123", by="ann"), "definition abcdef01 by ann"),
         (Exited(cause=Cause.DONE), "exited: done"),
         (Exited(cause=Cause.ERROR, code=3, fingerprint="f" * 16), "exited: error: exit 3 (ffffffff)"),
         (Exited(cause=Cause.ERROR, signal=9), "exited: error: SIGKILL"),
@@ -69,6 +69,13 @@ def test_what_happened(event: Event, says: str) -> None:
 def test_what_was_decided(decision: object, says: str) -> None:
     """Each verb in plain words, with all reasons of the strictest."""
     assert describe(Start(), decision, NOW).endswith(says)  # type: ignore[arg-type]
+
+
+def test_what_a_change_cleared() -> None:
+    """A changed definition says what it cleared."""
+    cleared = proceed(nudge=Reason("revision", "cleared_by_change", "failures cleared by change"))
+    said = describe(Revise(revision="abcdef0123"), cleared, NOW)
+    assert said == "definition abcdef01: failures cleared by change"
 
 
 def test_a_sign_of_life_that_is_answered_with_an_end() -> None:

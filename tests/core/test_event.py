@@ -7,7 +7,9 @@ from hypothesis import given
 from flyball.core.codec import Body, decode_body, decode_event, decode_state, encode, encode_body
 from flyball.core.decision import Reason, Verb, hold
 from flyball.core.event import (
+    Answered,
     AnyEvent,
+    Asked,
     Beat,
     Booted,
     Cause,
@@ -18,6 +20,7 @@ from flyball.core.event import (
     Request,
     Resume,
     Revise,
+    Settled,
     Start,
     Step,
     Stepped,
@@ -57,12 +60,15 @@ FULL: list[Event] = [
         heard=True,
     ),
     Beat(unit="u", run="r"),
+    Asked(unit="u", run="r", id="q", text="Deploy?", choices=("yes", "no"), until=5, default="no"),
+    Answered(unit="u", run="r", id="q", answer="yes", heard=True, by="ann", note="why"),
     Exited(
         unit="u", run="r", cause=Cause.LOST, fingerprint="f", version=1, error="e", code=137, signal=9, detail="…\n\x00"
     ),
     Booted(holder="h:1", units=9, skew=-5),
     Held(unit="u", scope="fleet", verb=Verb.FINISH, by="ann", note="why"),
     Released(unit="u", scope="fleet", policies=("storm",), fingerprint="f", by="ann", note="why"),
+    Settled(unit="u", run="r", reserved={"usd": 3}, used={"usd": 2}, by="ann", note="why"),
 ]
 
 

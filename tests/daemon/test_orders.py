@@ -107,6 +107,52 @@ def test_finished_stays_finished(site: Site) -> None:
     until(lambda: done.read_text() == "x\nx\n", "a second run")
 
 
+REPORTS = """
+import json, os, pathlib, signal, socket, sys
+def say(**pairs):
+    run = "X_FLYBALL_RUN=" + os.environ["FLYBALL_RUN"]
+    s.sendto("\\n".join([run, *(f"X_FLYBALL_{key}={value}" for key, value in pairs.items())]).encode(), path)
+    return json.loads(s.recv(9999))["verb"]
+s, path = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM), os.environ["NOTIFY_SOCKET"]
+s.bind("")
+with open("starts." + os.environ["FLYBALL_UNIT"], "a") as starts: starts.write("s")
+if sys.argv[1] == "spends": say(SPENT="0.30")
+step = json.dumps({"pattern": "read", "call": "same", "result": "same"})
+while sys.argv[1] == "circles" and say(STEPPED=step) in ("proceed", "wait"): pass
+signal.pause()
+"""
+
+
+def test_ended_for_good(site: Site) -> None:
+    """What ended for its money, or because it went in circles, does not start again with the daemon: a person starts
+    or resumes it. What the end of the daemon ended does start again."""
+    broke = {"command": [sys.executable, "-c", REPORTS, "spends"], "budget": 0.30, "cwd": str(site.folder)}
+    circles = {"command": [sys.executable, "-c", REPORTS, "circles"], "kind": "agent", "cwd": str(site.folder)}
+    site.write({"broke": broke, "circles": circles, "plain": SLEEPS})
+
+    def both_ended() -> bool:
+        status = site.status()
+        return all(status[name]["state"] == "stopped" for name in ("broke", "circles"))
+
+    def starts(name: str) -> int:
+        return len((site.folder / f"starts.{name}").read_text())
+
+    site.flyball("up", "-d")
+    until(both_ended, "their ends")
+    site.down()
+    site.flyball("up", "-d")
+    site.all_up("plain")
+    site.ask("resume")  # the fleet: it is not about them
+    status = site.status()
+    assert both_ended()
+    assert "cost_budget_exceeded" in status["broke"]["reasons"][0]["text"]
+    assert status["circles"]["reasons"][0]["code"] == "ended_by_policy"
+    assert (starts("broke"), starts("circles")) == (1, 1)
+    site.order("resume", "broke")
+    site.order("start", "circles")
+    until(lambda: (starts("broke"), starts("circles")) == (2, 2), "a second run of both")
+
+
 @pytest.mark.parametrize("strategy", ["one-for-one", "all-for-one", "rest-for-one"])
 def test_groups(strategy: str, site: Site) -> None:
     """When one of a group fails: it alone, all, or it and those after it are restarted."""

@@ -30,18 +30,23 @@ def test_up_and_down(site: Site) -> None:
     assert all(unit["last_exit"]["cause"] == "stopped" for unit in site.status().values())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
 def test_foreground(number: signal.Signals, site: Site) -> None:
-    """In the foreground each decision is a line; SIGTERM or SIGINT to the guardian ends all units, exit code 0."""
+    """In the foreground each decision is a line; SIGTERM, SIGINT or SIGQUIT to the guardian ends all units, exit code
+    0. SIGUSR1 and SIGUSR2 mean nothing, and end nothing."""
     site.write({"a": SLEEPS, "fails": {"command": ["sh", "-c", "exit 3"], "restart": "never"}})
     with site.foreground() as process:
         until(lambda: site.running().keys() == {"a"}, "a")
         until(lambda: site.status()["fails"]["last_exit"], "an exit")
+        for meaningless in (signal.SIGUSR1, signal.SIGUSR2):
+            process.send_signal(meaningless)
         process.send_signal(number)
         output = process.communicate(timeout=20)[0]
     assert process.returncode == 0
     assert "flyball: a started\n" in output
     assert "flyball: fails exited: error: exit 3" in output
+    assert "flyball: SIGUSR1 means nothing" in output
+    assert "flyball: SIGUSR2 means nothing" in output
     assert "flyball: down\n" in output
     assert site.running() == {}
 

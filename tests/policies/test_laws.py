@@ -18,6 +18,7 @@ from flyball.core.policy import State as PolicyState
 from flyball.core.time import DAY, FOREVER, HOUR, MINUTE, SECOND, Instant
 from flyball.policies import (
     ALL,
+    Anomaly,
     Breaker,
     Budget,
     Clock,
@@ -30,6 +31,8 @@ from flyball.policies import (
     Loop,
     Manual,
     Quarantine,
+    Question,
+    Reservations,
     Restart,
     Revision,
     Rounds,
@@ -50,8 +53,15 @@ from flyball.testing.laws import (
 
 # The policy, and the bytes that its state may take: what a single row of the store can grow to.
 VARIANTS: dict[str, tuple[AnyPolicy, int]] = {
+    "anomaly": (Anomaly(), 192),
+    "anomaly, early": (Anomaly(periods_min=1, factor=1.0, least=1, every=MINUTE), 192),
     "breaker": (Breaker(), 512),
     "breaker by provider, plain": (Breaker(by="provider", units_min=1), 512),
+    "breaker at steps": (Breaker(name="call_breaker", by="provider", units_min=1, at=Gate.STEP), 512),
+    "breaker at steps, early": (
+        Breaker(name="call_breaker", by="provider", units_min=1, failures_max=1, recovery=SECOND, at=Gate.STEP),
+        512,
+    ),
     "breaker with many trials": (Breaker(trials_max=2, successes_min=9, recovery=SECOND, units_min=1), 1_024),
     "budget": (Budget(), 128),
     "budget by fleet": (Budget(by="fleet"), 128),
@@ -84,6 +94,10 @@ VARIANTS: dict[str, tuple[AnyPolicy, int]] = {
     "manual by user": (Manual(by="user"), 256),
     "quarantine": (Quarantine(), 8_192),
     "quarantine, early": (Quarantine(failures_max=2, healthy_after=HOUR), 8_192),
+    # 8 questions of 1,000 characters with 10 choices. Written when one is asked or answered, not at steps.
+    "question": (Question(), 16_384),
+    # 64 holders.
+    "reservations": (Reservations(), 8_192),
     "restart": (Restart(), 1_024),
     "restart always": (Restart(always=True, restarts_max=3), 1_024),
     "restart never": (Restart(on_error=False, on_timeout=False), 1_024),

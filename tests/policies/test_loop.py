@@ -3,7 +3,7 @@
 import pytest
 
 from flyball.core.decision import Verb
-from flyball.core.event import Step, Work
+from flyball.core.event import Step, Stepped, Work
 from flyball.core.policy import weigh
 from flyball.core.time import MINUTE, SECOND
 from flyball.policies.loop import PATTERNS_MAX, Loop
@@ -96,9 +96,9 @@ def test_patterns_are_bounded() -> None:
     assert f"p{3 * PATTERNS_MAX - 1}" in walk.state.patterns
 
 
-def granted(walk: Walk, steps: int) -> int:
+def granted(walk: Walk, steps: int, run: str = "r0") -> int:
     """How many steps are granted together when so many are asked for; 0: it was refused."""
-    outcome = weigh([walk.policy], [walk.state], Step(unit="shop", run="r", steps=steps), walk.now)
+    outcome = weigh([walk.policy], [walk.state], Step(unit="shop", run=run, steps=steps), walk.now)
     if not outcome.decision.proceeds:
         return 0
     walk.state = outcome.changed[0]
@@ -145,3 +145,16 @@ def test_to_forget_a_failure_forgets_no_steps() -> None:
     walk = stepped(99)
     walk.release(fingerprint="broken")
     assert walk.step("click:rule").verb is Verb.STOP
+
+
+def test_what_one_run_reports_is_not_what_another_holds() -> None:
+    """Two runs hold steps granted together. The report of one gives back its own, and part of an allowance can be
+    reported while the rest is being made."""
+    walk = Walk(Loop())
+    assert granted(walk, 50, "a") == 50
+    assert granted(walk, 64, "b") == 49
+    walk.tell(Stepped(unit="shop", run="a", allowed=50))
+    assert granted(walk, 64, "c") == 50
+    walk.tell(Stepped(unit="shop", run="b", allowed=9, done=(Work(pattern="p"),)))
+    walk.tell(Stepped(unit="shop", run="c", allowed=50))
+    assert granted(walk, 64, "c") == 99 - 40 - 1

@@ -48,6 +48,23 @@ def test_what_is_restarted(cause: Cause, settings: dict[str, bool], follows: boo
         assert walk.start().proceeds, "a person may run it again at any time"
 
 
+@pytest.mark.parametrize(
+    ("policy", "code", "kept"),
+    [("budget", "cost_budget_exceeded", True), ("stall", "going_in_circles", True), ("manual", "paused", False)],
+)
+def test_stopped_by_a_policy(policy: str, code: str, kept: bool) -> None:
+    """What a policy stopped is remembered as that; what a person or the end of a supervisor stopped is not. A person
+    may run either again."""
+    walk = exited(Cause.ERROR)
+    walk.start(again=True)
+    walk.end(cause=Cause.STOPPED, error=code, policy=policy)
+    assert walk.state.ended_for == (code if kept else "")
+    assert walk.start(again=True).codes == (("ended_by_policy" if kept else "ended_stopped"),)
+    assert (code in walk.says().reasons[0].text) is kept
+    assert walk.start().proceeds
+    assert walk.state.ended_for == ""
+
+
 @pytest.mark.parametrize(("after", "again"), [(0, False), (5 * MINUTE - 1, False), (5 * MINUTE, True)])
 def test_starved_waits_for_its_resource(after: int, again: bool) -> None:
     """A restart before the wait is over is refused, and not only advised against; a person may start it. (S3-20)"""

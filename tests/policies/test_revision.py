@@ -80,3 +80,12 @@ def test_back_and_forth_is_counted() -> None:
     """An agent that turns its settings to and fro has no more than three."""
     walk = changed(0)
     assert [walk.revise(name).proceeds for name in ("b", "first", "b", "first")] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("by", ["", "ann"])
+def test_first_definition_clears_nothing(by: str) -> None:
+    """Only a change says that it cleared failures: with the first definition there was nothing before it."""
+    walk = Walk(Revision())
+    assert walk.revise("first", by=by).codes == ()
+    assert walk.revise("second", by=by).codes == ("cleared_by_change",)
+    assert walk.revise("first", by=by).codes == ("cleared_by_change",)

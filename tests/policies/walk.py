@@ -69,9 +69,9 @@ class Walk:
         """The last run failed."""
         return self.tell(Exited(unit=unit, run=run or f"r{self.runs}", cause=cause, fingerprint=kind, error=kind))
 
-    def end(self, unit: str = "shop", *, cause: Cause = Cause.DONE, run: str = "") -> Decision:
+    def end(self, unit: str = "shop", *, cause: Cause = Cause.DONE, run: str = "", **more: Any) -> Decision:
         """The last run ended, not failing."""
-        return self.tell(Exited(unit=unit, run=run or f"r{self.runs}", cause=cause))
+        return self.tell(Exited(unit=unit, run=run or f"r{self.runs}", cause=cause, **more))
 
     def step(self, pattern: str = "", **more: Any) -> Decision:
         """Ask for a step."""

@@ -374,6 +374,29 @@ def test_a_single_sign_is_a_beat_at_once_and_silence_is_none(notify: Notify) -> 
     assert len(beats) == 1
 
 
+def test_who_has_to_wait_with_its_output_is_not_silent() -> None:
+    """As long as a reader holds it up there are beats; when that is over, silence is silence again."""
+    beats: list[float] = []
+    waits = True
+
+    async def watch() -> None:
+        nonlocal waits
+        unit = Unit(name="u", command=("true",), idle=40 * MILLISECOND)
+        liveness = Liveness(unit, beat=lambda: beats.append(time.monotonic()))
+        liveness.begin(os.getpid(), held_up=lambda: waits)
+        try:
+            liveness.printed()
+            await until(lambda: len(beats) == 5)
+            waits = False
+            loop: Any = asyncio.get_running_loop()
+            await until(lambda: not [handle for handle in loop._scheduled if "_Beats" in repr(handle)])
+            assert len(beats) <= 6
+        finally:
+            liveness.close()
+
+    asyncio.run(watch())
+
+
 def test_a_beat_file_that_is_touched_is_a_sign_of_life(notify: Notify, tmp_path: Path) -> None:
     """It need not be there at first; only a newer time counts, neither an old one nor that it was removed."""
     beats: list[float] = []

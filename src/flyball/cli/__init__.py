@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "start": ("flyball.cli.orders:start", "Start units."),
     "restart": ("flyball.cli.orders:restart", "End units in order and start them again."),
     "kill": ("flyball.cli.orders:kill", "End units at once."),
+    "answer": ("flyball.cli.answer:answer", "Answer what a unit asks a person."),
     "report": ("flyball.cli.report:report", "Tell flyball, from inside a unit, what it does."),
     "check": ("flyball.cli.check:check", "Say what is wrong with a settings file."),
     "config": ("flyball.cli.config_:config", "Show every effective setting and where it came from."),
@@ -102,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CUT_OFF
     except OSError as error:
         _discard_output()
-        _print(FlyballError(str(error)))
+        _print(FlyballError(str(error), remedy="Check that it is there, and that it may be read and written."))
         return BAD
     return code
 

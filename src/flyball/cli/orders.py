@@ -123,7 +123,7 @@ def _confirm(would: Sequence[Mapping[str, Any]]) -> None:
     if not sys.stdin.isatty():
         raise FlyballError("nothing was forgotten: there is no terminal to ask on", remedy="Add --yes if you mean it.")
     if not click.confirm("Forget all this?", err=True):
-        raise FlyballError("nothing was forgotten")
+        raise FlyballError("nothing was forgotten", remedy="One failure alone: `flyball reset FINGERPRINT`.")
 
 
 def _listed(cleared: Sequence[Mapping[str, Any]], what: str) -> list[str]:

@@ -7,7 +7,6 @@ possible is imported: whatever it costs is paid twice.
 
 import json
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 import click
 
+from flyball.core.name import IN_WORDS, is_name, name_from
 from flyball.core.time import DAY, Span, parse_span
 from flyball.runtimes import guardian
 
@@ -25,9 +25,6 @@ NOT_FOUND: Final = 127
 
 DAYS_MAX: Final = 3_650
 """Ten years: longer than that nothing is waited for."""
-NAME_MAX: Final = 64
-"""Characters of a name: it has to fit into a line, and into a file's name."""
-NAME: Final = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.@+-]{{0,{NAME_MAX - 1}}}")
 
 VARIABLES: Final = "FLYBALL_RUN_VARIABLES"
 """The values of --env, from the guardian to whom it guards."""
@@ -70,15 +67,14 @@ def _words(_: click.Context, __: click.Parameter, given: str) -> tuple[str, ...]
 
 
 def _name(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
-    if given is not None and not NAME.fullmatch(given):
-        text = f"{given!r} is no name: up to {NAME_MAX} letters, digits and _ . @ + -, a letter, digit or _ first"
-        raise click.BadParameter(text)
+    if given is not None and not is_name(given):
+        raise click.BadParameter(f"{given!r} is no name: {IN_WORDS}")
     return given
 
 
 def _labels(_: click.Context, __: click.Parameter, given: Sequence[str]) -> dict[str, str]:
     for pair in given:
-        if "=" not in pair or not NAME.fullmatch(pair.partition("=")[0]):
+        if "=" not in pair or not is_name(pair.partition("=")[0]):
             raise click.BadParameter(f"{pair!r} is not KEY=VALUE")
     return dict(pair.split("=", 1) for pair in given)
 
@@ -148,13 +144,8 @@ def run(context: click.Context, /, *, command: tuple[str, ...], **given: Any) ->
     from flyball.cli.run_unit import run_unit  # noqa: PLC0415 - it imports everything
 
     os.environ.pop(VARIABLES, None)
-    given["name"] = given["name"] or _name_of(command[0])
+    given["name"] = given["name"] or name_from(Path(command[0]).name, "command")
     return run_unit(command, given)
-
-
-def _name_of(command: str) -> str:
-    """A command's own name, without what does not belong into a name."""
-    return re.sub(r"[^A-Za-z0-9_.@+-]", "-", Path(command).name).lstrip(".@+-")[:NAME_MAX] or "command"
 
 
 def _cannot_run(command: str, cwd: Path | None, env: Mapping[str, str]) -> int:

@@ -9,7 +9,7 @@ import click
 from flyball.cli import FAILED, FINE
 from flyball.cli.ask import Asking
 from flyball.cli.show import coloured, print_json, width
-from flyball.control.text import ago, clock_time, exit_text, length, one_line, short, table, times
+from flyball.control.text import ago, clock_time, exit_text, length, one_line, question_text, short, table, times
 
 WATCH_SECONDS: Final = 1.0
 """Between two looks: as often as ages change."""
@@ -29,7 +29,7 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.argument("units", metavar="[UNIT]...", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--check", is_flag=True, help="Exit 1 if the fleet or one of these units is held.")
+@click.option("--check", is_flag=True, help="Exit 1 if the fleet or one of these units waits for a person.")
 @click.option("--watch", is_flag=True, help="Print it again every second, until Ctrl-C.")
 def status(units: tuple[str, ...], as_json: bool, check: bool, watch: bool) -> int:
     """Show the fleet and its units: what each is, since when, and why. Needs no daemon."""
@@ -46,8 +46,8 @@ def status(units: tuple[str, ...], as_json: bool, check: bool, watch: bool) -> i
             print_json(said)
         else:
             _print(said, fresh=ask.fresh)
-    held = said["fleet"]["held"] or any(unit["held"] for unit in said["units"])
-    return FAILED if check and held else FINE
+    waits = said["fleet"]["held"] or any(unit["held"] or unit["questions"] for unit in said["units"])
+    return FAILED if check and waits else FINE
 
 
 def _print(said: Mapping[str, Any], *, fresh: bool) -> None:
@@ -98,6 +98,8 @@ def _exit(ended: Mapping[str, Any] | None) -> str:
 
 def why(unit: Mapping[str, Any], now: float) -> str:
     """The one reason that counts most, and when it ends."""
+    if unit["questions"] and not unit["held"]:
+        return asks(unit["questions"])
     if unit["reasons"]:
         reason = unit["reasons"][0]
         at = f" (until {clock_time(reason['until'], now)})" if reason["verb"] == "wait" and reason["until"] else ""
@@ -112,3 +114,9 @@ def why(unit: Mapping[str, Any], now: float) -> str:
         last = unit["failures"][0]
         return f"failed {times(last['count'])}: {last['error'] or short(last['fingerprint'])}"
     return "not started yet" if unit["since"] is None else "may start"
+
+
+def asks(questions: Sequence[Mapping[str, Any]]) -> str:
+    """What it asks a person: the oldest question, and how many there are besides."""
+    first = question_text(questions[0]["text"], questions[0]["choices"])
+    return f"asks: {first}" + (f" (and {len(questions) - 1} more)" if len(questions) > 1 else "")

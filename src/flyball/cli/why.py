@@ -7,7 +7,7 @@ import click
 
 from flyball.cli.ask import Asking
 from flyball.cli.show import coloured, print_json
-from flyball.control.text import clock_time, event_line, exit_text, length, one_line, short, times
+from flyball.control.text import clock_time, event_line, exit_text, length, one_line, question_text, short, times
 
 DETAIL_LINES_MAX: Final = 20
 """Of a stack trace or of last output: the end of it, where the error is. `flyball logs` has the rest."""
@@ -72,6 +72,9 @@ def _facts(unit: Mapping[str, Any], now: float) -> Iterable[str]:
         error = one_line(failure["error"]) or "failure"
         last = length(now - failure["last"])
         yield f"Failure:    {short(failure['fingerprint'])} {error}, {times(failure['count'])}, last {last} ago{held}"
+    for question in unit["questions"]:
+        asked = one_line(question_text(question["text"], question["choices"]))
+        yield f"Asks:       {question['id']} {asked}, {length(now - question['at'])} ago{_ends(question, now)}"
     for budget in unit["budgets"]:
         amounts = [_amount(budget["meter"], budget[part]) for part in ("spent", "reserved", "limit")]
         yield f"Budget:     {amounts[0]} spent, {amounts[1]} reserved, of {amounts[2]} per {budget['by']}"
@@ -81,6 +84,13 @@ def _facts(unit: Mapping[str, Any], now: float) -> Iterable[str]:
         yield f"Order:      {order['order']} by {order['by'] or 'a person'} {one_line(order['note'])}, " + (
             f"{length(now - order['at'])} ago"
         )
+
+
+def _ends(question: Mapping[str, Any], now: float) -> str:
+    if question["until"] is None:
+        return ""
+    then = "gives up" if question["default"] is None else f"takes {one_line(question['default'])}"
+    return f"; {then} in {length(question['until'] - now)}"
 
 
 def _opinions(opinions: Iterable[Mapping[str, Any]], now: float) -> Iterable[str]:
@@ -98,6 +108,10 @@ def _opinions(opinions: Iterable[Mapping[str, Any]], now: float) -> Iterable[str
 
 def _remedies(unit: Mapping[str, Any]) -> Iterable[str]:
     remedies = dict.fromkeys(reason["remedy"] for reason in unit["reasons"] if reason["remedy"])
+    several = len(unit["questions"]) > 1
+    for question in unit["questions"]:
+        which = f"--id {question['id']} " if several else ""
+        remedies[f"Answer it: `flyball answer {unit['name']} {which}TEXT`."] = None
     if remedies:
         yield from ("", "What to do:", *(f"  {remedy}" for remedy in remedies))
 

@@ -4,16 +4,20 @@ None of them can be taken away. The numbers of a policy's own that have no setti
 """
 
 import logging
+from collections.abc import Iterator
+from decimal import Decimal
 from typing import Final
 
 from flyball.config.layers import load
 from flyball.config.money import micro
 from flyball.config.settings import Settings
 from flyball.config.units import RestartWhen, Unit
+from flyball.core.amounts import MONEY
 from flyball.core.decision import Verb
 from flyball.core.policy import AnyPolicy
 from flyball.core.time import DAY, FOREVER, HOUR, Span, span
 from flyball.policies import (
+    Anomaly,
     Breaker,
     Budget,
     Clock,
@@ -26,6 +30,8 @@ from flyball.policies import (
     Loop,
     Manual,
     Quarantine,
+    Question,
+    Reservations,
     Restart,
     Revision,
     Rounds,
@@ -38,17 +44,22 @@ log = logging.getLogger(__name__)
 
 KINDS: Final = ("process", "agent", "rule", "graph", "session")
 PERIODS: Final[dict[str, Span]] = {"none": 0, "hour": HOUR, "day": DAY}
+BUDGETS_BY: Final = ("run", "unit", "user", "tree", "fleet")
 
 
 def policies_of(settings: Settings, kind: str = "process", tier: str | None = None) -> tuple[AnyPolicy, ...]:
     """The safeguards of a unit of that kind. `tier` is that of the session's user, where there is one."""
     match kind:
         case "process":
-            own: tuple[AnyPolicy, ...] = ()
+            own: tuple[AnyPolicy, ...] = _own_budgets(settings)
         case "agent":
-            own = (_loop(settings), _stall(settings))
+            own = (_loop(settings), _stall(settings), _anomaly(settings), *_own_budgets(settings))
         case "rule":
-            own = (_loop(settings), Deadline(lasts_max=span(settings.rule.timeout_seconds)))
+            own = (
+                _loop(settings),
+                Deadline(lasts_max=span(settings.rule.timeout_seconds)),
+                *_own_budgets(settings),
+            )
         case "graph" | "session":
             own = _work(settings, tier)
         case _:
@@ -110,8 +121,10 @@ def _everyone(settings: Settings, *, agent: bool) -> tuple[AnyPolicy, ...]:
         _flapping(settings),
         Exclusive(lease=span(settings.exclusive.lease_seconds)),
         *manuals,
+        Question(),
         Revision(changes_max=safety.max_changes_per_day),
         Clock(back_max=span(safety.clock_back_seconds), ahead_max=span(safety.clock_ahead_days * 86400)),
+        Reservations(),
         *_shared_budgets(settings),
     )
 
@@ -127,6 +140,8 @@ def _work(settings: Settings, tier: str | None) -> tuple[AnyPolicy, ...]:
         Deadline(lasts_max=span(graph.timeout_seconds)),
         Budget(limit=get_tier_limit(tier, settings), kept_back=micro(settings.budget.kept_back), by="unit"),
         resume_limit(recovery.max_resume_attempts if recovery.enabled else 0),
+        # Its own money is above.
+        *(budget for budget in _own_budgets(settings) if (budget.meter, budget.by) != (MONEY, "unit")),
     )
 
 
@@ -207,21 +222,52 @@ def _stall(settings: Settings) -> Stall:
         nudge_at=nudge_at,
         refuse_at=refuse_at,
         stop_at=stop_at,
+        returned=settings.stall.returned,
         repeats_max=settings.stall.circles,
         polling_max=polling_max,
     )
 
 
+def _anomaly(settings: Settings) -> Anomaly:
+    anomaly = settings.anomaly
+    return Anomaly(
+        factor=anomaly.factor,
+        every=span(anomaly.period_seconds),
+        periods_min=anomaly.min_periods,
+        least=micro(anomaly.min_amount),
+    )
+
+
+def _own_budgets(settings: Settings) -> tuple[Budget, ...]:
+    """What each unit, and each of its runs, may spend."""
+    return tuple(budget for budget in _all_budgets(settings) if budget.by in ("run", "unit"))
+
+
 def _shared_budgets(settings: Settings) -> tuple[Budget, ...]:
-    """A tree is a piece of work and has no periods; users and fleets live on."""
-    budget = settings.budget
-    every = PERIODS[budget.period]
+    return tuple(budget for budget in _all_budgets(settings) if budget.by not in ("run", "unit"))
+
+
+def _all_budgets(settings: Settings) -> Iterator[Budget]:
+    """Of money and of every other meter. Runs and trees are pieces of work and have no periods; units, users and fleets
+    live on."""
+    money = settings.budget
+    for by in BUDGETS_BY:
+        amount: Decimal | None = getattr(money, f"per_{by}")
+        if amount is not None:
+            yield _budget(MONEY, by, micro(amount), money.period)
+    for meter, budget in money.meters.items():
+        for by in BUDGETS_BY:
+            whole: int | None = getattr(budget, f"per_{by}")
+            if whole is not None:
+                yield _budget(meter, by, whole, budget.period)
+
+
+def _budget(meter: str, by: str, limit: int, period: str) -> Budget:
+    every = 0 if by in ("run", "tree") else PERIODS[period]
     over = Verb.WAIT if every else Verb.FINISH
-    shared: list[Budget] = []
-    if budget.per_user is not None:
-        shared.append(Budget(limit=micro(budget.per_user), every=every, over=over, by="user"))
-    if budget.per_fleet is not None:
-        shared.append(Budget(limit=micro(budget.per_fleet), every=every, over=over, by="fleet"))
-    if budget.per_tree is not None:
-        shared.append(Budget(limit=micro(budget.per_tree), by="tree"))
-    return tuple(shared)
+    return Budget(meter=meter, limit=limit, every=every, over=over, by=by, name=budget_name(meter))
+
+
+def budget_name(meter: str) -> str:
+    """The name of the policy that is a budget of that meter: two of one scope share no state."""
+    return Budget().name if meter == MONEY else f"{Budget().name}_{meter}"

@@ -6,6 +6,7 @@ table, so whatever a setting means must be said in its row. Durations are in the
 No safeguard can be switched off: ranges end before the number at which one would never speak.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Self
@@ -29,6 +30,7 @@ from flyball.config.section import (
     contradiction,
 )
 from flyball.config.unit_settings import GroupsGiven, UnitsGiven, fit_together
+from flyball.core.amounts import MONEY
 
 if TYPE_CHECKING:
     from flyball.core.policy import AnyPolicy
@@ -39,6 +41,10 @@ LABELS_MAX: Final = 8
 """Labels with a breaker of their own: each is one more state to read at every start."""
 TIERS_MAX: Final = 64
 """Names of tiers: a price list, not a list of customers."""
+METERS_MAX: Final = 8
+"""Meters beside money: each is one more state to read and write at every step."""
+MODELS_MAX: Final = 1_000
+"""Models with a price of one's own."""
 
 DEFAULT: Final = "default"
 """The origin of a value that nobody gave."""
@@ -220,13 +226,18 @@ class Stall(Section):
     @property
     def scores(self) -> tuple[int, int, int]:
         """Nudge, refuse and stop, with what the profile says where nothing was given."""
-        nudge, refuse, stop, _ = STALL_PROFILES[self.profile]
+        nudge, refuse, stop, *_ = STALL_PROFILES[self.profile]
         return self.nudge_at or nudge, self.refuse_at or refuse, self.stop_at or stop
 
     @property
     def circles(self) -> int:
         """How many circles of the same calls and results stop the run."""
         return STALL_PROFILES[self.profile][3]
+
+    @property
+    def returned(self) -> int:
+        """What going back to a failed call adds to the score."""
+        return STALL_PROFILES[self.profile][4]
 
     @model_validator(mode="after")
     def _in_this_order(self) -> Self:
@@ -237,8 +248,8 @@ class Stall(Section):
         return self
 
 
-STALL_PROFILES: Final = {"default": (4, 5, 6, 3), "cautious": (4, 5, 8, 4)}
-"""Nudge, refuse, stop; and how many circles stop it."""
+STALL_PROFILES: Final = {"default": (4, 5, 6, 3, 3), "cautious": (4, 5, 8, 4, 2)}
+"""Nudge, refuse, stop; how many circles stop it; and what going back to a failed call adds."""
 
 
 class Graph(Section):
@@ -256,6 +267,9 @@ class Graph(Section):
     """How long one run may last. Also taken from the environment variable DELIBERATION_TIMEOUT_SECONDS."""
 
 
+METER_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
+"""It becomes a part of a policy's name."""
+
 TIERS: Final[Mapping[str, Decimal]] = {
     "free": Decimal("0.50"),
     "pro": Decimal("2.00"),
@@ -267,6 +281,28 @@ def _with_known_tiers(given: Any) -> Any:
     return {**TIERS, **given} if isinstance(given, Mapping) else given
 
 
+Whole = Annotated[int, Field(ge=1, le=10**15)]
+"""An amount that is counted whole."""
+Period = Literal["none", "hour", "day"]
+
+
+class Meter(Section):
+    """A budget of something that is counted whole, such as tokens, or credits of one's own."""
+
+    per_run: Whole | None = None
+    """For each run of a unit."""
+    per_unit: Whole | None = None
+    """For all runs of a unit together."""
+    per_user: Whole | None = None
+    """For all units with the same label `user`."""
+    per_tree: Whole | None = None
+    """For a unit and all that it started: all units with the same label `tree`."""
+    per_fleet: Whole | None = None
+    """For all units together."""
+    period: Period = "none"
+    """per_unit, per_user and per_fleet are for each such period (UTC), and what is over waits for the next."""
+
+
 class Budget(Section):
     """Money, checked before it is spent. Amounts are exact to a millionth."""
 
@@ -276,18 +312,25 @@ class Budget(Section):
     """For one graph or session of that tier. Those that are not named keep their amounts."""
     kept_back: Money = Decimal("0.00")
     """The part of a session's money that only its last step may use, to wrap up with."""
+    per_run: Money | None = None
+    """For each run of a unit that has no `budget` of its own."""
+    per_unit: Money | None = None
+    """For all runs of a unit together. A graph or session has its own amount."""
     per_user: Money | None = None
     """For all units with the same label `user`."""
     per_fleet: Money | None = None
     """For all units together."""
     per_tree: Money | None = None
     """For a unit and all that it started: all units with the same label `tree`."""
-    period: Literal["none", "hour", "day"] = "none"
-    """per_user and per_fleet are for each such period (UTC), and what is over waits for the next; none: for ever."""
+    period: Period = "none"
+    """per_unit, per_user and per_fleet are for each such period (UTC), and what is over waits for the next; none: for
+    ever."""
+    meters: Annotated[dict[str, Meter], Field(max_length=METERS_MAX)] = {}
+    """Budgets of other things than money, by the name of the meter: `tokens`, or credits of one's own."""
 
     @model_validator(mode="after")
     def _money_to_work_with(self) -> Self:
-        for key in ("max_cost_per_session", "per_user", "per_fleet", "per_tree"):
+        for key in ("max_cost_per_session", "per_run", "per_unit", "per_user", "per_fleet", "per_tree"):
             if getattr(self, key) == 0:
                 raise contradiction(key, "0 would let nothing run; give an amount above it")
         for tier, amount in self.tiers.items():
@@ -298,6 +341,57 @@ class Budget(Section):
         if self.max_cost_per_session <= self.kept_back:
             text = f"{self.kept_back} of {self.max_cost_per_session} (max_cost_per_session) kept back leaves nothing"
             raise contradiction("kept_back", text)
+        return self
+
+    @model_validator(mode="after")
+    def _meters_are_names(self) -> Self:
+        for meter in self.meters:
+            if meter == MONEY:
+                raise contradiction(("meters", meter), "money has its keys in `budget` itself")
+            if not METER_NAME.fullmatch(meter):
+                text = "the name of a meter has at most 32 small letters, digits and _, a letter first"
+                raise contradiction(("meters", meter), text)
+        return self
+
+
+class Anomaly(Section):
+    """An agent that spends far more than it used to is told of; budgets stop it."""
+
+    factor: Factor = 4.0
+    """So many times what the agent usually spends in a period is told of."""
+    period_seconds: Seconds = 3600.0
+    """The period."""
+    min_periods: Count = 6
+    """Periods in which it spent something that are learned from before anything is told."""
+    min_amount: Money = Decimal("0.10")
+    """Less than this in a period is never told of."""
+
+
+class ModelPrice(Section):
+    """What a model costs, in dollars for a million tokens."""
+
+    input: Money
+    """Tokens that are sent."""
+    output: Money
+    """Tokens that come back, those of its reasoning included."""
+    cached_input: Money | None = None
+    """Tokens that are sent and were cached. Not given: as `input`."""
+
+
+class Prices(Section):
+    """What models cost. Prices that are not given here come from the package genai-prices."""
+
+    unknown: Literal["refuse", "ceiling"] = "refuse"
+    """A model without a known price is refused, or priced at the ceiling. It is never free."""
+    ceiling_per_million_tokens: Money = Decimal("1000.00")
+    """Dollars for a million tokens of such a model, sent or received."""
+    models: Annotated[dict[str, ModelPrice], Field(max_length=MODELS_MAX)] = {}
+    """Prices of one's own, by the model's name. They win over all others."""
+
+    @model_validator(mode="after")
+    def _never_free(self) -> Self:
+        if not self.ceiling_per_million_tokens:
+            raise contradiction("ceiling_per_million_tokens", "0 would make unknown models free")
         return self
 
 
@@ -351,6 +445,8 @@ class Settings(Section):
     stall: Stall = Stall()
     graph: Graph = Graph()
     budget: Budget = Budget()
+    anomaly: Anomaly = Anomaly()
+    prices: Prices = Prices()
     daemon: Daemon = Daemon()
     rule: Rule = Rule()
     exclusive: Exclusive = Exclusive()

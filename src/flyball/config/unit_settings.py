@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wi
 from flyball.config.money import micro
 from flyball.config.section import SECONDS_MAX, Money, Section, contradiction
 from flyball.config.units import LOG_BYTES_MAX, LOG_FILES_MAX, OnSupervisorDeath, Probe, RestartWhen, Strategy, Unit
+from flyball.core.name import IN_WORDS, NAME, is_name
 from flyball.core.time import SECOND, Span, format_span, parse_span, span
 
 UNITS_MAX: Final = 10_000
@@ -27,8 +28,6 @@ TEXT_MAX: Final = 32_768
 MEMORY_MAX: Final = 2**50
 """A pebibyte: what is above it is a slip of the keyboard."""
 SIZES: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
-"""A unit's name is part of file names, and goes into commands without quotes."""
 _BY_NAME: Final = {"default": {}, "propertyNames": {"pattern": f"^{NAME.pattern}$"}}
 _SIZE: Final = re.compile(r"(\d{1,15})\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
@@ -348,8 +347,8 @@ def fit_together(units: Sequence[Unit], groups: Sequence[Group]) -> tuple[Unit, 
     after = {unit.name: unit.after for unit in units}
     for section, names in (("units", after), ("groups", [group.name for group in groups])):
         for name in names:
-            if not NAME.fullmatch(name):
-                raise contradiction((section, name), "a name has at most 64 letters, digits and _ . @ -")
+            if not is_name(name):
+                raise contradiction((section, name), IN_WORDS)
     for name, others in after.items():
         for place, other in enumerate(others):
             if other not in after:

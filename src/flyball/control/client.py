@@ -80,7 +80,11 @@ def connect(state_dir: Path) -> Client | None:
             return None
         if isinstance(error, TimeoutError):
             raise _silent(f"nobody answers on {path}") from None
-        raise CommandError("no_answer", f"{path}: {error.strerror or error}") from None
+        raise CommandError(
+            "no_answer",
+            f"{path}: {error.strerror or error}",
+            remedy="Only the daemon's own user and root may ask it: check who you are, and FLYBALL_STATE_DIR.",
+        ) from None
     return Client(connection)
 
 

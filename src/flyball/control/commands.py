@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flyball.control import looking, orders
+from flyball.control import answers, looking, orders
 from flyball.control.context import SUGGESTIONS_MAX, Args, Argument, Command, CommandError, Context, Right
 from flyball.core.decision import Verb
 from flyball.errors import FlyballError
@@ -103,6 +103,15 @@ _LIST: Final = (
         _ALL,
         _NOTE,
     ),
+    _command(
+        "answer",
+        Right.OPERATE,
+        "Answer what a unit asks a person.",
+        answers.answer,
+        _UNIT,
+        Argument(name="answer", kind=str, help="The answer.", default=""),
+        Argument(name="id", kind=str, help="The first digits of the question's id."),
+    ),
 )
 COMMANDS: Final[Mapping[str, Command]] = {command.name: command for command in _LIST}
 """Every verb."""
@@ -113,7 +122,8 @@ def find(verb: str) -> Command:
     if verb not in COMMANDS:
         near = get_close_matches(verb, COMMANDS, n=SUGGESTIONS_MAX)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(COMMANDS)}"
-        raise CommandError("unknown_verb", f"no verb {verb!r}; {hint}")
+        remedy = "Use one of those; if this one is new, restart the daemon with the new version."
+        raise CommandError("unknown_verb", f"no verb {verb!r}; {hint}", remedy=remedy)
     return COMMANDS[verb]
 
 
@@ -149,11 +159,13 @@ def serve_line(context: Context, line: bytes) -> bytes:
 def parse(line: bytes) -> Request:
     """A request. CommandError if it is none."""
     if len(line) > LINE_MAX:
-        raise CommandError("bad_request", f"a request of {len(line)} bytes; allowed: {LINE_MAX}")
+        text = f"a request of {len(line)} bytes; allowed: {LINE_MAX}"
+        raise CommandError("bad_request", text, remedy="Name fewer units in one request.")
     try:
         return msgspec.json.decode(line, type=Request)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise CommandError("bad_request", f"not a request: {error}") from None
+        remedy = 'A request is one line of JSON: {"v": 1, "id": 1, "verb": "status", "args": {}}.'
+        raise CommandError("bad_request", f"not a request: {error}", remedy=remedy) from None
 
 
 def check_version(request: Request) -> None:

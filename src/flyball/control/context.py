@@ -86,7 +86,8 @@ class Command:
     def __call__(self, context: Context, given: Args) -> Any:
         """Run it. CommandError if it may not be, or its arguments are wrong; then nothing was done."""
         if context.right < self.right:
-            raise CommandError("forbidden", f"{context.who or 'this caller'} may look, but not `{self.name}`")
+            text = f"{context.who or 'this caller'} may look, but not `{self.name}`"
+            raise CommandError("forbidden", text, remedy="Ask somebody who may.")
         return self.run(context, self._checked(given))
 
     def _checked(self, given: Args) -> Args:
@@ -94,7 +95,8 @@ class Command:
         for name in given:
             if name not in known:
                 takes = f"it takes {', '.join(known)}" if known else "it takes none"
-                raise CommandError("bad_argument", f"`{self.name}` has no argument {name!r}; {takes}")
+                text = f"`{self.name}` has no argument {name!r}; {takes}"
+                raise CommandError("bad_argument", text, remedy="Leave it out, or check its spelling.")
         checked = {name: argument.default for name, argument in known.items()}
         for name, value in given.items():
             kind = known[name].kind
@@ -110,7 +112,7 @@ class Command:
             if not good:
                 wanted = {list: "a list of texts", float: "a number", int: "a whole number", bool: "true or false"}
                 text = f"`{self.name}`: {name} has to be {wanted.get(kind, 'a text')}"
-                raise CommandError("bad_argument", text)
+                raise CommandError("bad_argument", text, remedy="Give it as that.")
             checked[name] = value
         return checked
 

@@ -61,7 +61,8 @@ def why(context: Context, args: Args) -> Any:
 def events(context: Context, args: Args) -> Any:
     limit, after, since, unit = args["limit"], args["after"], args["since"], args["unit"]
     if not 0 <= limit <= EVENTS_MAX:
-        raise CommandError("bad_argument", f"limit is {limit}; allowed: 0 to {EVENTS_MAX}")
+        text = f"limit is {limit}; allowed: 0 to {EVENTS_MAX}"
+        raise CommandError("bad_argument", text, remedy="For more, ask again with `after`: the last number so far.")
     if unit is not None:
         unit = known_unit(context.look(), unit)
     store = context.governor.store

@@ -8,7 +8,7 @@ from flyball.control.context import LISTED_MAX, Args, CommandError, Context, kno
 from flyball.control.shapes import FailureView
 from flyball.control.text import times
 from flyball.control.views import Look
-from flyball.core.decision import Verb
+from flyball.core.decision import Decision, Verb
 from flyball.core.event import Held, Released, Start
 
 NOTE_MAX: Final = 500
@@ -16,6 +16,8 @@ NOTE_MAX: Final = 500
 
 RESUMED: Final = ("manual", "flapping", "restart", "storm", "clock", "resumes")
 """Policies whose holds a person ends by `resume`. A quarantine is about one failure, and ends by `reset`."""
+ENDED_BY_POLICY: Final = "ended_by_policy"
+"""The code of what was stopped because of its money or its circles: it is not held, but waits for a person too."""
 FORGOTTEN: Final = ("cooldown", "quarantine")
 """Policies that count failures by fingerprint."""
 FORGOTTEN_BY_ALL: Final = (*FORGOTTEN, "flapping", "restart")
@@ -64,7 +66,7 @@ def _release(context: Context, look: Look, unit: str) -> list[dict[str, Any]]:
         sorted(
             policy.name
             for policy, _, said in opinions
-            if policy.by == scope and policy.name in RESUMED and _waits_for_a_person(policy.name, said.verb)
+            if policy.by == scope and policy.name in RESUMED and _waits_for_a_person(policy.name, said)
         )
     )
     if not policies:
@@ -75,8 +77,9 @@ def _release(context: Context, look: Look, unit: str) -> list[dict[str, Any]]:
     return [{"unit": unit, "policies": policies}]
 
 
-def _waits_for_a_person(policy: str, verb: Verb) -> bool:
-    return verb is Verb.HOLD or (policy == "manual" and verb is not Verb.PROCEED)
+def _waits_for_a_person(policy: str, said: Decision) -> bool:
+    ordered = policy == "manual" and not said.proceeds
+    return said.verb is Verb.HOLD or ordered or ENDED_BY_POLICY in said.codes
 
 
 def reset(context: Context, args: Args) -> Any:
@@ -181,18 +184,20 @@ def _done(context: Context, verb: str, units: Sequence[str]) -> dict[str, Any]:
 
 def _units(context: Context, units: Sequence[str] | None, name: str) -> list[str]:
     if not units:
-        raise CommandError("bad_argument", f"{name} needs the name of a unit, or --all")
+        text = f"{name} needs the name of a unit, or --all"
+        raise CommandError("bad_argument", text, remedy="`flyball status` lists all units.")
     return known_units(context.look(), units)
 
 
 def _refuse_both(args: Args) -> None:
     if args["units"]:
-        raise CommandError("bad_argument", "name units, or give --all; not both")
+        raise CommandError("bad_argument", "name units, or give --all; not both", remedy="Leave one of them out.")
 
 
 def _note(context: Context, note: str) -> str:
     if len(note) > NOTE_MAX:
-        raise CommandError("bad_argument", f"a note of {len(note)} characters; allowed: {NOTE_MAX}")
+        text = f"a note of {len(note)} characters; allowed: {NOTE_MAX}"
+        raise CommandError("bad_argument", text, remedy="Say it in fewer words.")
     return f"via {context.channel}" + (f": {note}" if note else "")
 
 

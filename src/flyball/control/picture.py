@@ -53,7 +53,9 @@ def write(path: Path, title: str, subtitles: Sequence[str], starts: Starts) -> N
     try:
         image.save(path, format="PNG", optimize=True)
     except OSError as error:
-        raise FlyballError(f"cannot write {path}: {error.strerror or error}") from None
+        raise FlyballError(
+            f"cannot write {path}: {error.strerror or error}", remedy="Check its folder, or name another file."
+        ) from None
 
 
 def _stairs(draw: "ImageDraw", starts: Starts) -> None:

@@ -87,10 +87,12 @@ class Server:
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         uid = peer_uid(writer.get_extra_info("socket"))
         if uid not in (None, ROOT, os.geteuid()):
-            await _refuse(reader, writer, CommandError("forbidden", f"this daemon does not listen to user {uid}"))
+            text, remedy = f"this daemon does not listen to user {uid}", "Ask as its own user, or as root."
+            await _refuse(reader, writer, CommandError("forbidden", text, remedy=remedy))
             return
         if len(self._clients) > CLIENTS_MAX:
-            await _refuse(reader, writer, CommandError("busy", f"{CLIENTS_MAX} others are connected; try again"))
+            text, remedy = f"{CLIENTS_MAX} others are connected", "Try again, and look who asks so much."
+            await _refuse(reader, writer, CommandError("busy", text, remedy=remedy))
             return
         while True:
             try:
@@ -99,7 +101,8 @@ class Server:
                 return
             except asyncio.LimitOverrunError:
                 text = f"a request is one line of at most {LINE_MAX} bytes"
-                await _refuse(reader, writer, CommandError("bad_request", text))
+                error = CommandError("bad_request", text, remedy="Name fewer units in one request.")
+                await _refuse(reader, writer, error)
                 return
             await _send(writer, await self._serve(os.geteuid() if uid is None else uid, line))
 

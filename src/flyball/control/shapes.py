@@ -88,6 +88,20 @@ class BudgetView(View, frozen=True, kw_only=True):
     limit: int
 
 
+class QuestionView(View, frozen=True, kw_only=True):
+    """What a run asks a person."""
+
+    id: str
+    run: str
+    text: str
+    choices: tuple[str, ...]
+    """The answers that are allowed; none named: any text."""
+    default: str | None
+    """What is taken for the answer at `until`."""
+    at: float
+    until: float | None
+
+
 class OrderView(View, frozen=True, kw_only=True):
     """What a person ordered."""
 
@@ -125,6 +139,8 @@ class UnitView(View, frozen=True, kw_only=True):
     last_exit: ExitView | None
     live: tuple[LiveView, ...]
     budgets: tuple[BudgetView, ...]
+    questions: tuple[QuestionView, ...]
+    """What it waits for a person to answer, the oldest first."""
     revision: str
     orders: tuple[OrderView, ...]
     labels: Mapping[str, str]

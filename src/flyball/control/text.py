@@ -12,7 +12,22 @@ import msgspec
 
 from flyball.core.codec import decode_body
 from flyball.core.decision import Decision, Verb
-from flyball.core.event import Beat, Booted, Cause, Event, Exited, Held, Released, Resume, Revise, Start, Step, Stepped
+from flyball.core.event import (
+    Answered,
+    Asked,
+    Beat,
+    Booted,
+    Cause,
+    Event,
+    Exited,
+    Held,
+    Released,
+    Resume,
+    Revise,
+    Start,
+    Step,
+    Stepped,
+)
 from flyball.core.time import DAY, FOREVER, MILLISECOND, MINUTE, SECOND, Instant, Span, format_span, span
 from flyball.store import Entry
 
@@ -130,12 +145,16 @@ def _said(event: Event, decision: Decision) -> str:
             )
         case Revise():
             by = f" by {event.by}" if event.by else ""
-            cleared = ": failures cleared by change" if granted else ""
+            cleared = "".join(f": {reason.text}" for reason in decision.reasons) if granted else ""
             return f"definition {short(event.revision)}{by}{cleared}"
         case Stepped():
             return f"{len(event.done)} steps made" if len(event.done) != 1 else "a step made"
         case Beat():
             return "alive" if granted else ""
+        case Asked():
+            return f"asks a person: {question_text(event.text, event.choices)}"
+        case Answered():
+            return _answered(event)
         case Exited():
             return "exited: " + exit_text(event.cause, event.error, event.code, event.signal, event.fingerprint)
         case Booted():
@@ -151,7 +170,20 @@ def _said(event: Event, decision: Decision) -> str:
     return type(event).__name__.lower()
 
 
-def _person(event: Held | Released) -> str:
+def question_text(text: str, choices: Sequence[str]) -> str:
+    """A question with the answers that are allowed."""
+    return f"{text} ({', '.join(choices)})" if choices else text
+
+
+def _answered(event: Answered) -> str:
+    if event.answer is None:
+        return f"asks no more: {event.note}" if event.note else "asks no more"
+    if not event.heard:
+        return f"nobody answered: takes {event.answer}"
+    return f"answered by {_person(event)}: {event.answer}"
+
+
+def _person(event: Held | Released | Answered) -> str:
     return (event.by or "a person") + (f" {event.note}" if event.note else "")
 
 

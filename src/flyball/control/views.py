@@ -18,6 +18,7 @@ from flyball.control.shapes import (
     LiveView,
     OrderView,
     PolicyState,
+    QuestionView,
     ReasonView,
     RestartsView,
     UnitView,
@@ -31,7 +32,18 @@ from flyball.core.panel import REFUSED
 from flyball.core.policy import AnyPolicy, Gate, Key, S, State
 from flyball.core.time import FOREVER, Instant, later, seconds
 from flyball.governor import VERB_NAMES, Governor
-from flyball.policies import Breaker, Budget, Cooldown, Exclusive, Flapping, Manual, Quarantine, Restart, Storm
+from flyball.policies import (
+    Breaker,
+    Budget,
+    Cooldown,
+    Exclusive,
+    Flapping,
+    Manual,
+    Quarantine,
+    Question,
+    Restart,
+    Storm,
+)
 from flyball.policies.breaker import State as BreakerState
 from flyball.policies.exclusive import State as Leases
 from flyball.policies.revision import State as RevisionState
@@ -60,6 +72,7 @@ ENDS: Final = {
     "ended_starved": Word.FAILED,
     "ended_lost": Word.FAILED,
     "ended_stopped": Word.STOPPED,
+    "ended_by_policy": Word.STOPPED,
     "finishing": Word.STOPPED,
 }
 """What an end without another run is called, by its code. All others: finished."""
@@ -114,6 +127,7 @@ class Look:
             last_exit=_exit(past),
             live=live,
             budgets=_budgets(opinions),
+            questions=tuple(self._questions(opinions, live)),
             revision=self._revision(unit),
             orders=_orders(past.orders),
             labels=dict(self._run(unit)[1]),
@@ -201,6 +215,22 @@ class Look:
                     lease_until=seconds(live.until),
                     lost=live.until <= self.now or self._gone(live.holder),
                 )
+
+    def _questions(self, opinions: Sequence[Opinion], live: Iterable[LiveView]) -> Iterable[QuestionView]:
+        """Those that somebody still waits for: not those of a run that is lost, which nobody has reported yet."""
+        lost = {run.run for run in live if run.lost}
+        for _, state, _ in _of(Question, opinions, "unit"):
+            for id_, asked in state.open.items():
+                if asked.until > self.now and asked.run not in lost and not self._gone(asked.run):
+                    yield QuestionView(
+                        id=id_,
+                        run=asked.run,
+                        text=asked.text,
+                        choices=asked.choices,
+                        default=asked.default,
+                        at=seconds(asked.at),
+                        until=_at(asked.until),
+                    )
 
     def _restarts(self, opinions: Sequence[Opinion], past: UnitPast) -> RestartsView:
         counts = (window.count(state.restarts, self.now, p.window) for p, state, _ in _of(Restart, opinions, "unit"))

@@ -114,7 +114,7 @@ class Revise(Request, frozen=True, kw_only=True, omit_defaults=True, tag=str.low
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One finished step."""
+    """One finished step, or several alike."""
 
     pattern: str = ""
     call: str = ""
@@ -137,8 +137,12 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Readings such as `round`, `convergence`, `agreement`."""
     ago: Span = 0
     """How long before this report it was asked for: steps inside an allowance are reported together."""
+    times: int = 1
+    """How many. Then `reserved` and `used` are of all of them together, and `ago` is of the last."""
 
     def __post_init__(self) -> None:
+        if self.times < 1:
+            force_setattr(self, "times", 1)
         if self.gauges and not all(isfinite(reading) for reading in self.gauges.values()):
             # A reading that is no number says nothing, and JSON has no word for it.
             readings = {name: reading for name, reading in self.gauges.items() if isfinite(reading)}

@@ -22,29 +22,48 @@ MESSAGE_MAX: Final = 2_000
 FRAMES_MAX: Final = 3
 """Innermost frames that name a failure: enough to tell two bugs apart, too few to depend on the road to them."""
 
-# In this order: what is longer and more specific goes first.
+_MONTH: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
+_CLOCK: Final = r"\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?:\s?[APap][Mm]\b)?(?:\s?(?:UTC|GMT|Z|[+-]\d\d:?\d\d)\b)?"
+_PATH: Final = r"[^\s'\":,;)\]}>]+"
+
+# In this order: what is longer and more specific goes first. Each with characters that are in every text it changes: to
+# look for them costs a hundredth of the pattern.
 _VOLATILE: Final = tuple(
-    (re.compile(pattern, re.IGNORECASE), replacement)
-    for pattern, replacement in (
-        (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<id>"),
-        (r"\b\d{4}-\d\d-\d\d[t ]\d\d:\d\d(:\d\d)?([.,]\d+)?\s?(z\b|[+-]\d\d:?\d\d\b)?", "<time>"),
-        (r"\b\d{4}-\d\d-\d\d\b", "<time>"),
-        (r"\b\d{1,2}:\d\d:\d\d([.,]\d+)?\b", "<time>"),
-        (r"(?<!\w)(/private)?(/var/folders|/tmp|/var/tmp|/dev/shm)/[^\s'\":,;)\]}>]+", "<temp>"),
-        (r"\b[a-z]:\\[^\s'\"]*\\temp\\[^\s'\":,;)\]}>]+", "<temp>"),
-        (r"\b0x[0-9a-f]+\b", "<address>"),
-        (r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{12,}\b", "<id>"),
-        (r"\b\d{12,}\b", "<id>"),
+    (needs, re.compile(pattern), replacement)
+    for needs, pattern, replacement in (
+        ("-", r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b", "<id>"),
+        ("-", rf"\b\d{{4}}-\d\d-\d\d(?:[Tt ]{_CLOCK})?(?!\w)", "<time>"),
+        ("", rf"\b{_MONTH}\s+\d{{1,2}},?\s+(?:\d{{4}}\b(?:\s+{_CLOCK})?|{_CLOCK}(?:\s+\d{{4}}\b)?)", "<time>"),
+        ("", rf"\b\d{{1,2}}[ /-]{_MONTH}[ /-]\d{{4}}(?:[ :T]{_CLOCK})?", "<time>"),
+        (":", r"\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?\b", "<time>"),
+        ("/", rf"(?<!\w)(?:/private)?(?:/var/folders|/tmp|/var/tmp|/dev/shm)/{_PATH}", "<temp>"),
+        ("\\", rf"\b[A-Za-z]:\\[^\s'\"]*\\[Tt](?:emp|EMP)\\{_PATH}", "<temp>"),
+        ("tmp", r"\btmp(?=[a-z_]*\d)[a-z0-9_]{8}\b", "<temp>"),
+        ("0x", r"\b0x[0-9a-fA-F]+\b", "<address>"),
+        ("", r"\b[0-9A-Za-z]{12,}\b", lambda found: "<id>" if _is_id(found[0]) else found[0]),
+        (".", r"\b1\d{9}\.\d+\b", "<time>"),
         (
-            r"\b\d+(\.\d+)?\s?(ns|us|µs|ms|s|sec|secs|seconds?|min|mins|minutes?|h|hours?|days?)\b",
+            "",
+            r"\b\d+(?:\.\d+)?\s?(?:h\s?\d+\s?)?(?:m(?:in)?\s?\d+(?:\.\d+)?\s?s"
+            r"|ns|us|µs|ms|s|secs?|seconds?|mins?|minutes?|h|hours?|days?)\b",
             "<duration>",
         ),
+        ("pid", r"\bpid[ =:]{1,2}\d+\b", "pid <id>"),
         (
-            r"\b(req|run|job|task|msg|call|toolu|chatcmpl|session|trace|span)[-_](?=\w*\d)\w{6,}\b",
+            "",
+            r"\b(?:req|run|job|task|msg|call|toolu|chatcmpl|session|trace|span)[-_](?=\w*\d)\w{6,}\b",
             "<id>",
         ),
     )
 )
+
+
+def _is_id(word: str) -> bool:
+    """Whether a long word is an id: hex or digits of 12 and more; of 20 and more, whatever has several digits in it."""
+    digits = sum(map(word.count, "0123456789"))
+    if digits in (0, len(word)):
+        return digits > 0
+    return not word.strip("0123456789abcdefABCDEF") or (len(word) >= 20 and digits >= 3)
 
 
 def normalise(message: str) -> str:
@@ -52,8 +71,9 @@ def normalise(message: str) -> str:
     to "2 failed" is progress."""
     # Cut twice: the first bounds the work, the second must not leave half of what would have been replaced.
     text = message[: 2 * MESSAGE_MAX]
-    for pattern, replacement in _VOLATILE:
-        text = pattern.sub(replacement, text)
+    for needs, pattern, replacement in _VOLATILE:
+        if needs in text:
+            text = pattern.sub(replacement, text)
     return " ".join(text.split())[:MESSAGE_MAX]
 
 
@@ -96,3 +116,8 @@ def call_fingerprint(tool: str, arguments: bytes | str) -> str:
 def result_fingerprint(result: str) -> str:
     """The name of a result: normalised, so that a time stamp in it does not make it look new."""
     return digest(["result", normalise(result)])
+
+
+def text_fingerprint(text: str) -> str:
+    """The name of something that an agent said: normalised, like a result. It stands where a call's name does."""
+    return digest(["text", normalise(text)])

@@ -81,6 +81,12 @@ class Panel:
         self._units[unit] = self._set_of(policies)
         self._dockets.clear()
 
+    def replace(self, policies: Sequence[AnyPolicy], units: Mapping[str, Sequence[AnyPolicy]]) -> None:
+        """Other policies, for everybody: all of them, or none if they do not fit together."""
+        other = Panel(policies, units)
+        self._sets, self._default, self._units = other._sets, other._default, other._units
+        self._dockets.clear()
+
     def concerning(self, event: Event) -> Docket:
         """Whom the event concerns: those who hear such events, in whose scope it is."""
         hearing = self._units.get(event.unit, self._default).hearing(type(event))

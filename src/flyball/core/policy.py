@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from flyball.core.decision import PROCEED, Allowance, Decision, Reason, stop
-from flyball.core.event import Beat, Event, Revise, Step, Stepped
+from flyball.core.event import Answered, Asked, Beat, Event, Revise, Settled, Step, Stepped
 from flyball.core.time import Instant
 
 
@@ -100,7 +100,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 def hears(gate: Gate, kind: type[Event]) -> bool:
     """Whether a policy with that gate is told of such events. Told means asked, except for `Revise`: all hear it (their
     failures are cleared), and only those at CHANGE answer."""
-    if issubclass(kind, Step | Stepped | Beat):
+    if issubclass(kind, Step | Stepped | Beat | Asked | Answered | Settled):
         return gate is Gate.STEP
     return gate is not Gate.CHANGE or kind is Revise
 

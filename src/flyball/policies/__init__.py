@@ -1,5 +1,6 @@
 """The safeguards, one a file. None imports another; each is a frozen dataclass of settings with three pure methods."""
 
+from flyball.policies.anomaly import Anomaly
 from flyball.policies.breaker import Breaker
 from flyball.policies.budget import Budget
 from flyball.policies.clock import Clock
@@ -12,6 +13,8 @@ from flyball.policies.limit import Limit, resume_limit
 from flyball.policies.loop import Loop
 from flyball.policies.manual import Manual
 from flyball.policies.quarantine import Quarantine
+from flyball.policies.question import Question
+from flyball.policies.reservations import Reservations
 from flyball.policies.restart import Restart
 from flyball.policies.revision import Revision
 from flyball.policies.rounds import Rounds
@@ -19,6 +22,7 @@ from flyball.policies.stall import Stall
 from flyball.policies.storm import Storm
 
 ALL = (
+    Anomaly,
     Breaker,
     Budget,
     Clock,
@@ -31,6 +35,8 @@ ALL = (
     Loop,
     Manual,
     Quarantine,
+    Question,
+    Reservations,
     Restart,
     Revision,
     Rounds,
@@ -40,6 +46,7 @@ ALL = (
 
 __all__ = [
     "ALL",
+    "Anomaly",
     "Breaker",
     "Budget",
     "Clock",
@@ -52,6 +59,8 @@ __all__ = [
     "Loop",
     "Manual",
     "Quarantine",
+    "Question",
+    "Reservations",
     "Restart",
     "Revision",
     "Rounds",

@@ -7,11 +7,12 @@ really cost. Some of the limit can be kept back for the last step, so that there
 
 from dataclasses import dataclass
 
+from flyball.core.amounts import MONEY, amount_text
 from flyball.core.decision import Allowance, Decision, Reason, Verb, proceed, refuse
-from flyball.core.event import Event, Exited, Released, Start, Step, Stepped
+from flyball.core.event import Event, Exited, Released, Settled, Start, Step, Stepped
 from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
-from flyball.core.time import FOREVER, Instant, Span
+from flyball.core.time import FOREVER, Instant, Span, format_span
 
 
 class State(PolicyState, frozen=True):
@@ -22,6 +23,8 @@ class State(PolicyState, frozen=True):
     period: int = 0
     asked: int = 0
     last: bool = False
+    meter: str = MONEY
+    """Of what. Kept, so that whoever finds the state without its policy can settle it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +34,7 @@ class Budget:
     limit: int = 1_000_000
     kept_back: int = 0
     """Only the last step may use this part."""
-    meter: str = "usd"
+    meter: str = MONEY
     every: Span = 0
     """The limit is for each such period, counted from the epoch (a day: from midnight UTC); 0: for ever."""
     over: Verb = Verb.FINISH
@@ -41,7 +44,7 @@ class Budget:
     at: Gate = Gate.STEP
 
     def wakes(self, event: Event) -> bool:
-        return isinstance(event, Start | Step | Stepped)
+        return isinstance(event, Start | Step | Stepped | Settled)
 
     def initial(self) -> State:
         return State()
@@ -49,47 +52,53 @@ class Budget:
     def evolve(self, state: State, event: Event, now: Instant) -> State:
         match event:
             case Step(cost=cost, steps=steps):
-                state = self._turned(state, now)
+                state = self.current(state, now)
                 asked = cost.get(self.meter, 0) * steps
-                return State(state.spent, state.reserved + asked, state.period, asked, event.last)
+                return self._state(state.spent, state.reserved + asked, state.period, asked, event.last)
             case Stepped():
-                state = self._turned(state, now)
+                state = self.current(state, now)
                 freed = event.returned.get(self.meter, 0)
                 used = 0
                 for work in event.done:
                     freed += work.reserved.get(self.meter, 0)
                     used += work.used.get(self.meter, 0)
-                return State(state.spent + used, max(0, state.reserved - freed), state.period)
+                return self._state(state.spent + used, max(0, state.reserved - freed), state.period)
+            case Settled() if self.by != "run":
+                state = self.current(state, now)
+                used, freed = event.used.get(self.meter, 0), event.reserved.get(self.meter, 0)
+                return self._state(state.spent + used, max(0, state.reserved - freed), state.period)
             case Released() if event.frees(self.name, self.by) and not event.fingerprint:
-                return State(0, state.reserved, state.period)
-            case Exited() if self.by == "run":
+                return self._state(0, state.reserved, state.period)
+            case Exited() | Settled() if self.by == "run":
                 return State()
         return state
 
     def decide(self, state: State, now: Instant) -> Decision:
-        state = self._turned(state, now)
+        state = self.current(state, now)
         used = state.spent + state.reserved
         most = self.limit if state.last else self.limit - self.kept_back
         if used <= most and (state.asked or state.last or used < self.limit):
             return proceed(allowance=Allowance(_NO_BOUND, {self.meter: max(0, most - used)}))
         text = (
-            f"{self._amount(state.spent)} spent and {self._amount(state.reserved)} reserved "
-            f"of {self._amount(self.limit)} per {self.by}"
+            f"{amount_text(self.meter, state.spent)} spent and {amount_text(self.meter, state.reserved)} reserved "
+            f"of {amount_text(self.meter, self.limit)} per {self.by}"
         )
+        if self.every:
+            text += f" every {format_span(self.every)}"
         if self.kept_back:
-            text += f", {self._amount(self.kept_back)} of it kept back for the last step"
-        remedy = "Raise the budget, or settle reservations of runs that died."
+            text += f", {amount_text(self.meter, self.kept_back)} of it kept back for the last step"
+        remedy = "Raise the budget, or settle what runs that died still hold: `flyball settle`."
         until = (now // self.every + 1) * self.every if self.every and self.over is Verb.WAIT else FOREVER
         return refuse(self.over, Reason(self.name, "cost_budget_exceeded", text, remedy), until)
 
-    def _turned(self, state: State, now: Instant) -> State:
-        """A new period starts with nothing spent; what is reserved stays reserved."""
+    def current(self, state: State, now: Instant) -> State:
+        """The state as it is at that instant: a new period starts with nothing spent; what is reserved stays so."""
         if not self.every or now // self.every == state.period:
             return state
-        return State(0, state.reserved, now // self.every, state.asked, state.last)
+        return State(0, state.reserved, now // self.every, state.asked, state.last, state.meter)
 
-    def _amount(self, amount: int) -> str:
-        return f"{amount / 1_000_000:.2f} {self.meter.upper()}" if self.meter == "usd" else f"{amount} {self.meter}"
+    def _state(self, spent: int, reserved: int, period: int, asked: int = 0, last: bool = False) -> State:
+        return State(spent, reserved, period, asked, last, self.meter if spent or reserved else MONEY)
 
 
 _NO_BOUND = 2**31

@@ -7,7 +7,7 @@ gone. What that means for something that blocks is the runtime's business: a dea
 from dataclasses import dataclass
 
 from flyball.core.decision import PROCEED, Decision, Reason, proceed, stop
-from flyball.core.event import Beat, Event, Exited, Start, Step, Stepped
+from flyball.core.event import Answered, Asked, Beat, Event, Exited, Start, Step, Stepped
 from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import FOREVER, HOUR, SECOND, Instant, Span, format_span, later
@@ -25,7 +25,8 @@ class Deadline:
 
     lasts_max: Span = HOUR
     idle: bool = False
-    """Counted from the last sign of life instead of from the start."""
+    """Counted from the last sign of life instead of from the start. Who asks a person gives signs of life while it
+    waits; the answer is one too, so that there is time to do something with it."""
     grace: Span = 10 * SECOND
     """How long it has, once told to stop, before it is killed."""
     name: str = "deadline"
@@ -44,7 +45,7 @@ class Deadline:
                 return State(now)
             case Beat(silent=True):
                 return state
-            case Step() | Stepped() | Beat() if self.idle and state.since != FOREVER and not self._over(state, now):
+            case Step() | Stepped() | Beat() | Asked() | Answered() if self.idle and self._lives(state, now):
                 return State(now)
             case Exited():
                 return State()
@@ -63,6 +64,9 @@ class Deadline:
         code = "idle_timeout" if self.idle else "timeout"
         remedy = "Look at where it hangs (`flyball why`). If it needs longer, raise its limit."
         return stop(Reason(self.name, code, text, remedy), by=later(ends, self.grace))
+
+    def _lives(self, state: State, now: Instant) -> bool:
+        return state.since != FOREVER and not self._over(state, now)
 
     def _over(self, state: State, now: Instant) -> bool:
         return later(state.since, self.lasts_max) <= now

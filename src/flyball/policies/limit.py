@@ -45,7 +45,7 @@ class Limit:
             case Step(steps=steps) if self.of is Step:
                 return State(state.count + steps)
             case Stepped(allowed=allowed, done=done) if allowed and self.of is Step:
-                made = sum(not work.refused for work in done)
+                made = sum(work.times for work in done if not work.refused)
                 return State(max(0, state.count - (allowed - made)))
             case Start() if isinstance(event, self.of) or (self.of is Resume and event.again):
                 return State(state.count + 1)

@@ -89,11 +89,11 @@ class Loop:
         patterns = dict(state.patterns)
         for work in done:
             if not work.refused:
-                self._mark(patterns, work.pattern, now - work.ago)
+                self._mark(patterns, work.pattern, now - work.ago, work.times)
         busiest = max((window.count(marks, now, self.window) for marks in patterns.values()), default=0)
         return State(patterns, window.take(state.granted, allowed), busiest=busiest)
 
-    def _mark(self, patterns: dict[str, Window], pattern: str, at: Instant) -> None:
-        patterns[pattern] = window.add(patterns.get(pattern, ()), at, self.window, self.repeats_max)
+    def _mark(self, patterns: dict[str, Window], pattern: str, at: Instant, times: int = 1) -> None:
+        patterns[pattern] = window.add(patterns.get(pattern, ()), at, self.window, self.repeats_max, times)
         if len(patterns) > PATTERNS_MAX:
             del patterns[min(patterns, key=lambda name: (patterns[name][-1][0], name))]

@@ -4,10 +4,15 @@ By unit: error and timeout are followed by another run, `done` and `stopped` are
 so many an hour (wait until the window slides), and so many failures in a row, of whatever kind (hold). By fleet: so
 many an hour over all units, then hold. Failing runs in a row are counted on their exits: an exit that nobody reports is
 found as `lost`, so a crash of flyball gives no free attempt.
+
+What was stopped starts again with its supervisor, unless another policy stopped it, because its money was gone or it
+went in circles: that would only happen again, so it waits for a person. Of what starves, it waits for a resource that
+comes back, but not for money that a budget refuses.
 """
 
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
+from typing import Final
 
 from flyball.core import window
 from flyball.core.decision import PROCEED, Decision, Reason, Verb, finish, hold, wait
@@ -17,6 +22,9 @@ from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import DAY, FOREVER, HOUR, MINUTE, Instant, Span, format_span, later
 from flyball.core.window import Window
+
+BY_A_PERSON: Final = "manual"
+"""The policy that speaks for people: they need not be asked once more whether what they stopped may start."""
 
 
 class State(PolicyState, frozen=True):
@@ -29,6 +37,8 @@ class State(PolicyState, frozen=True):
     lived: Lived = UNBORN
     failed_at: Span = 0
     held_at: Instant = FOREVER
+    ended_for: str = ""
+    """Why a policy stopped the last run: the code of its reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +74,7 @@ class Restart:
             case Start():
                 return self._started(state, event, now)
             case Exited():
-                return self._exited(state, event.cause, now)
+                return self._exited(state, event, now)
             case Released() if event.frees(self.name, self.by) and not event.fingerprint:
                 return State()
             case Revise() if self.by == "unit":
@@ -107,7 +117,8 @@ class Restart:
         lived = state.lived.started(now) if state.row else state.lived
         return State(None, 0, state.row, restarts, lived, state.failed_at, state.held_at)
 
-    def _exited(self, state: State, cause: Cause, now: Instant) -> State:
+    def _exited(self, state: State, event: Exited, now: Instant) -> State:
+        cause = event.cause
         held_at = self._held_at(state, cause, now)
         if self.by != "unit":
             return state if held_at == state.held_at else State(restarts=state.restarts, held_at=held_at)
@@ -115,11 +126,15 @@ class Restart:
         if not cause.failed:
             row = 0 if cause.done and not held else state.row
             lived = state.lived.exited(now, now) if row else UNBORN
-            return State(cause, now, row, state.restarts, lived, state.failed_at if row else 0, held_at)
+            by_policy = cause is Cause.STOPPED and event.policy not in ("", BY_A_PERSON)
+            ended_for = event.error if by_policy else ""
+            return State(cause, now, row, state.restarts, lived, state.failed_at if row else 0, held_at, ended_for)
         lived = state.lived.exited(now, now)
         healthy = bool(self.healthy_after) and lived.total - state.failed_at >= self.healthy_after
         row = 1 if healthy and not held else state.row + 1
-        return State(cause, now, row, state.restarts, lived, lived.total, held_at)
+        bankrupt = cause is Cause.STARVED and event.policy not in ("", BY_A_PERSON)
+        ended_for = event.error if bankrupt else ""
+        return State(cause, now, row, state.restarts, lived, lived.total, held_at, ended_for)
 
     def _held_at(self, state: State, cause: Cause, now: Instant) -> Instant:
         """Since when it is held. Noted at the exit whose restart would be one too many, so that the hold stands when
@@ -147,8 +162,9 @@ class Restart:
     def _by_cause(self, state: State, now: Instant) -> Decision:
         if self.by != "unit":
             return PROCEED
-        if state.last is not None and not self._follows(state.last):
-            return _ended(self.name, state.last)
+        bankrupt = state.last is Cause.STARVED and bool(state.ended_for) and not self.on_starved
+        if bankrupt or (state.last is not None and not self._follows(state.last)):
+            return _ended(self.name, state.last, state.ended_for)
         starved_until = later(state.last_at, self.starved_wait)
         if state.last is Cause.STARVED and not self.on_starved and now < starved_until:
             text = f"it ran out of a resource (money, quota, memory): asks again after {format_span(self.starved_wait)}"
@@ -165,8 +181,10 @@ class Restart:
         return Reason(self.name, "too_many_restarts", text, remedy)
 
 
-@cache
-def _ended(policy: str, cause: Cause) -> Decision:
+@lru_cache(maxsize=64)
+def _ended(policy: str, cause: Cause, ended_for: str) -> Decision:
     """No other run follows. Made once: this is the answer to every clean exit."""
-    text = f"its last run ended: {cause}; no other follows by itself"
-    return finish(Reason(policy, f"ended_{cause}", text, "To run it again: `flyball start`."))
+    text, remedy = "its last run ended: {}; no other follows by itself", "To run it again: `flyball start`."
+    if ended_for:
+        return finish(Reason(policy, "ended_by_policy", text.format(ended_for), remedy))
+    return finish(Reason(policy, f"ended_{cause}", text.format(cause), remedy))

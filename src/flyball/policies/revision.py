@@ -8,7 +8,7 @@ change: the same definition, loaded again, must not clear anything.
 from dataclasses import dataclass
 
 from flyball.core import window
-from flyball.core.decision import PROCEED, Decision, Reason, wait
+from flyball.core.decision import PROCEED, Decision, Reason, proceed, wait
 from flyball.core.event import Event, Revise
 from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
@@ -23,6 +23,8 @@ class State(PolicyState, frozen=True):
     changes: Window = ()
     same: bool = False
     """The request at hand names the revision that is in force."""
+    replaces: bool = False
+    """Another revision was in force before the one at hand: there was something to clear."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +49,9 @@ class Revision:
                 if revision == state.revision:
                     return State(revision, state.changes, same=True)
                 if by or not state.revision:
-                    return State(revision, state.changes)
-                return State(revision, window.add(state.changes, now, self.window, self.changes_max + 1))
+                    return State(revision, state.changes, replaces=bool(state.revision))
+                changes = window.add(state.changes, now, self.window, self.changes_max + 1)
+                return State(revision, changes, replaces=True)
         return state
 
     def decide(self, state: State, now: Instant) -> Decision:
@@ -59,8 +62,15 @@ class Revision:
             )
         count = window.count(state.changes, now, self.window)
         if count <= self.changes_max:
-            return PROCEED
+            return _CLEARED if state.replaces else PROCEED
         until = window.below_at(state.changes, now, self.window, self.changes_max + 1)
         text = f"{count} changes within {format_span(self.window)} that nobody made; {self.changes_max} clear failures"
         remedy = "If the change is a fix, say so: `flyball reset` lifts what stands."
         return wait(until, Reason(self.name, "revised_too_often", text, remedy))
+
+
+_CLEARED = proceed(
+    nudge=Reason(
+        "revision", "cleared_by_change", "failures cleared by change", "If it was no fix, they are counted anew."
+    )
+)

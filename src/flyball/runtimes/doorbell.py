@@ -1,4 +1,4 @@
-"""Orders that others wrote into the store: heard at once by a unit that runs in the foreground, without a daemon.
+"""Orders and answers that others wrote into the store: heard at once by whoever runs units itself, without a daemon.
 
 Whoever gives an order writes it into the journal, and the file of the store changes. That change is what is waited for
 (inotify); where the system does not tell of it, the file is looked at now and then.
@@ -15,7 +15,7 @@ from typing import Final
 
 from flyball.store import Store
 
-ORDERS: Final = ("held", "released")
+ORDERS: Final = ("held", "released", "answered")
 SETTLES: Final = 0.02
 """Seconds between a change and the look at what it was: many changes at once are one look."""
 LOOKS_MAX: Final = 7
@@ -31,7 +31,7 @@ CHUNK: Final = 65_536
 
 
 class Doorbell:
-    """Rings when somebody gave an order. `file` is the one that every commit changes."""
+    """Rings when somebody gave an order or an answer. `file` is the one that every commit changes."""
 
     def __init__(self, store: Store, file: Path, ring: Callable[[], None]) -> None:
         self._store, self._file, self._ring = store, file, ring

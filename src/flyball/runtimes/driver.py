@@ -33,6 +33,7 @@ class Ending:
     code: int | None = None
     signal: int | None = None
     detail: str = ""
+    policy: str = ""
 
 
 class Life(Protocol):
@@ -73,7 +74,8 @@ async def sleep_until(poked: asyncio.Event, until: Instant) -> None:
     """Wait for that instant on the machine's clock, or to be poked."""
     seconds = None if until >= FOREVER - ASK_EARLY else max(0.0, until / SECOND - time.time())
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(poked.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await poked.wait()
 
 
 @dataclass(slots=True)
@@ -106,39 +108,47 @@ class Driver:
 
     async def drive(self) -> Decision:
         """Run the unit as long as the governor lets it. Returns the decision that ended it."""
+        leave: Decision | None = None
         while True:
-            decision = await self._ask_start()
-            if decision.verb is Verb.WAIT:
-                await self.sleep(self._poked, decision.until)
-                continue
-            if not decision.proceeds:
+            if leave is None:
+                leave = await self._ask_start()
+            if leave.verb is Verb.WAIT:
+                await self.sleep(self._poked, leave.until)
+                leave = None
+            elif leave.proceeds:
+                answer, leave = await self._live(leave)
+                if leave is None and answer.verb is Verb.WAIT:
+                    await self.sleep(self._poked, answer.until)
+            else:
                 self.stage = Stage.OVER
-                return decision
-            decision = await self._live(decision)
-            self.again = True
-            if decision.verb is Verb.WAIT:
-                await self.sleep(self._poked, decision.until)
+                return leave
 
     async def _ask_start(self) -> Decision:
         self.stage = Stage.WAITING
         if self.adopted:
             self.run_id, self.adopted = self.adopted, ""
             return proceed(until=0)
-        self._number += 1
-        self.run_id = f"{self.holder}.{self._number}"
-        start = Start(unit=self.unit, run=self.run_id, labels=self.labels, again=self.again, holder=self.holder)
+        start = self._next_start()
+        self.run_id = start.run
         return await self._submit(start)
 
-    async def _live(self, leave: Decision) -> Decision:
-        """One life, from the leave that was given to the answer to its exit."""
+    def _next_start(self) -> Start:
+        self._number += 1
+        run = f"{self.holder}.{self._number}"
+        return Start(unit=self.unit, run=run, labels=self.labels, again=self.again, holder=self.holder)
+
+    async def _live(self, leave: Decision) -> tuple[Decision, Decision | None]:
+        """One life, from the leave that was given to the answer to its exit; and the answer to the next start, if that
+        could be asked at once."""
         self.stage = Stage.RUNNING
         life = await self.hands.begin(self.run_id, again=self.again)
         ending_of_life = asyncio.ensure_future(life.ended())
+        ending_of_life.add_done_callback(self._wake)
         told_to_end = PROCEED
         until = leave.until
         try:
             while not ending_of_life.done():
-                await self._first_of(ending_of_life, self._ask_at(until))
+                await self.sleep(self._poked, self._ask_at(until))
                 if ending_of_life.done():
                     break
                 answer = await self._submit(Beat(unit=self.unit, run=self.run_id, labels=self.labels, silent=True))
@@ -153,7 +163,28 @@ class Driver:
             ending = await life.ended()
             await self._submit(self._exited(ending, told_to_end, stopped=True))
             raise
-        return await self._submit(self._exited(ending, told_to_end))
+        return await self._exit_and_ask(self._exited(ending, told_to_end))
+
+    async def _exit_and_ask(self, exited: Exited) -> tuple[Decision, Decision | None]:
+        """Report the exit, and ask for the next start in the same breath, unless there is something to wait for."""
+        self.again = True
+        start = self._next_start()
+        self._poked.clear()
+        asked = self.governor.report_and_ask_soon(exited, start)
+        try:
+            answer, leave = await asyncio.wrap_future(asked)
+        except asyncio.CancelledError:
+            _, leave = await asyncio.wrap_future(asked)
+            if leave is not None and leave.proceeds:
+                self.run_id = start.run
+                await self._submit(self._exited(Ending(Cause.STOPPED, error="not begun"), PROCEED, stopped=True))
+            raise
+        self._tell(exited, answer)
+        if leave is not None:
+            self.stage = Stage.WAITING
+            self.run_id = start.run
+            self._tell(start, leave)
+        return answer, leave
 
     def _ask_at(self, until: Instant) -> Instant:
         """Shortly before the lease ends; or, where asking early did not make it longer, at its end."""
@@ -163,9 +194,11 @@ class Driver:
     def _exited(self, ending: Ending, told: Decision, *, stopped: bool = False) -> Exited:
         """The exit as the journal has it. What was told to end did not fail by itself: it stopped, or its time was
         over, or its money."""
-        cause = ending.cause
+        cause, error, policy = ending.cause, ending.error, ending.policy
         if stopped or told is not PROCEED:
             cause = Cause.STOPPED if stopped else _cause_of(told)
+        if told.primary is not None:
+            error, policy = told.primary.code, told.primary.policy
         return Exited(
             unit=self.unit,
             run=self.run_id,
@@ -173,7 +206,8 @@ class Driver:
             cause=cause,
             fingerprint=ending.fingerprint,
             version=ending.version,
-            error=ending.error if told is PROCEED else (told.primary.code if told.primary else ending.error),
+            error=error,
+            policy=policy,
             code=ending.code,
             signal=ending.signal,
             detail=ending.detail,
@@ -183,17 +217,16 @@ class Driver:
         # Cleared before asking, not before waiting: an order that comes while the answer is on its way is not lost.
         self._poked.clear()
         decision = await asyncio.wrap_future(self.governor.submit_soon(event))
-        if self.listener is not None:
-            self.listener(self, event, decision)
+        self._tell(event, decision)
         return decision
 
-    async def _first_of(self, ending: "asyncio.Future[Ending]", until: Instant) -> None:
-        """Wait until the life is over, somebody pokes, or the lease is about to end."""
-        sleeping = asyncio.ensure_future(self.sleep(self._poked, until))
-        try:
-            await asyncio.wait((ending, sleeping), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleeping.cancel()
+    def _tell(self, event: Event, decision: Decision) -> None:
+        if self.listener is not None:
+            self.listener(self, event, decision)
+
+    def _wake(self, _: "asyncio.Future[Ending]") -> None:
+        """The life is over: the wait for the end of its lease is, too."""
+        self._poked.set()
 
 
 def _cause_of(told: Decision) -> Cause:

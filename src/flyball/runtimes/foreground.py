@@ -262,10 +262,9 @@ class Foreground:
         if "already_running" in self._decision.codes:
             return self._holder()
         revise = Revise(unit=name, labels=self.unit.labels, revision=self.unit.revision, by=self.user)
-        before = self._knows("revision")
         if governor.look(revise).proceeds:
             decision = governor.submit(revise)
-            if before:
+            if decision.reasons:
                 soon(self.audience.told, revise, decision)
         if self._knows("budget"):
             # A person who runs it again gives it its money again. Its own restarts do not.

@@ -121,7 +121,7 @@ def guard(kept: str, lock: str, argv: Sequence[str]) -> int:
     try:
         child = os.posix_spawnp(argv[0], list(argv), env, setsigmask=())
     except OSError as error:
-        sys.stderr.write(f"error: {argv[0]}: {error.strerror}\n")
+        sys.stderr.write(f"error: {argv[0]}: {error.strerror}\nCheck that it is there and can be executed.\n")
         return CANNOT_START
     os.close(given["pipe"])
     status = _stand_by(child, waited)
@@ -174,6 +174,7 @@ def _take(path: str) -> int:
         return -1
     except OSError as error:
         sys.stderr.write(f"error: {path}: {error.strerror}\n")
+        sys.stderr.write("Check the owner and mode of the folder, or use another FLYBALL_STATE_DIR.\n")
         return -1
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

@@ -58,6 +58,10 @@ def _ignore() -> None:
     pass
 
 
+def _never() -> bool:
+    return False
+
+
 class Liveness:
     """Watches one life. Made and used inside the event loop."""
 
@@ -99,13 +103,14 @@ class Liveness:
             env["WATCHDOG_USEC"] = str(self._unit.watchdog)
         return env
 
-    def begin(self, pid: int, *, up: bool = False) -> None:
-        """The life has begun as that process; `up`: long ago, and it was up then (it outlived its supervisor)."""
+    def begin(self, pid: int, *, up: bool = False, held_up: Callable[[], bool] = _never) -> None:
+        """The life has begun as that process; `up`: long ago, and it was up then (it outlived its supervisor).
+        `held_up` says whether it has to wait with its output: who cannot speak is not silent."""
         self._pid = pid
         unit = self._unit
         if unit.idle:
             file = Path(unit.cwd) / unit.beat_file if unit.beat_file else None
-            self._beats = _Beats(self._loop, self._beat, seconds(unit.idle) / BEATS_PER_IDLE, file)
+            self._beats = _Beats(self._loop, self._beat, seconds(unit.idle) / BEATS_PER_IDLE, file, held_up)
         if up or unit.ready == "started":
             self._is_up()
         else:
@@ -310,17 +315,24 @@ class _Alarm:
 
 class _Beats:
     """Signs of life become beats, not more often than every so many seconds. The first one becomes a beat at once,
-    those after it when the time is over. A beat file is looked at as often."""
+    those after it when the time is over. A beat file is looked at as often. What holds up its output came after some of
+    it, so it is looked at in time."""
 
-    __slots__ = ("_beat", "_every", "_file", "_handle", "_loop", "_signs", "_touched")
+    __slots__ = ("_beat", "_every", "_file", "_handle", "_held_up", "_loop", "_signs", "_touched")
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, beat: Callable[[], None], every: float, file: Path | None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        beat: Callable[[], None],
+        every: float,
+        file: Path | None,
+        held_up: Callable[[], bool],
     ) -> None:
         self._loop = loop
         self._beat = beat
         self._every = every
         self._file = file
+        self._held_up = held_up
         self._touched = _touched_at(file)
         self._signs = False
         self._handle: asyncio.TimerHandle | None = None
@@ -345,7 +357,7 @@ class _Beats:
     def _look(self) -> None:
         self._handle = None
         touched = _touched_at(self._file)
-        if self._signs or touched > self._touched:
+        if self._signs or touched > self._touched or self._held_up():
             self._touched = touched
             self._give()
         elif self._file is not None:

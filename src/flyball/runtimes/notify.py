@@ -9,7 +9,6 @@ import array
 import asyncio
 import contextlib
 import os
-import re
 import socket
 import stat
 import tempfile
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from flyball.core.failure import digest
+from flyball.core.name import is_name
 from flyball.errors import FlyballError
 
 MESSAGE_BYTES_MAX: Final = 32_768
@@ -48,7 +48,6 @@ PROC: Path = Path("/proc")
 
 _CREDENTIALS_SIZE: Final = 12  # pid, uid, gid
 _EXTRAS_MAX: Final = socket.CMSG_SPACE(_CREDENTIALS_SIZE) + socket.CMSG_SPACE(FILES_MAX * array.array("i").itemsize)
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
 
 
 Address = str | bytes | None
@@ -118,7 +117,7 @@ class Notify:
         """
         own = os.geteuid()
         uid = own if uid is None else uid
-        name = f"{unit if _PLAIN_NAME.fullmatch(unit) else digest([unit])}.sock"
+        name = f"{unit if is_name(unit) else digest([unit])}.sock"
         path = folder / name
         try:
             if uid == own and len(os.fsencode(path)) <= PATH_BYTES_MAX:

@@ -215,12 +215,12 @@ class Post:
         self.governor.reap(lambda other: other == holder, unit=self.unit.name)
 
     def _is_again(self) -> bool:
-        """Whether its next start is one that nobody asked for: after a failure, and after it was done, yes; after it
-        was told to stop, by a person or by the end of its supervisor, no."""
+        """Whether its next start is one that nobody asked for: after a failure, after it was done, and after a policy
+        stopped it, yes; after it was told to stop by a person, or by the end of its supervisor, no."""
         key = Key("restart", "unit", self.unit.name)
         data = self.governor.store.read([key]).records.get(key)
-        last = decode_state(Restarts, data).last if data is not None else None
-        return last not in (None, Cause.STOPPED)
+        known = decode_state(Restarts, data) if data is not None else Restarts()
+        return known.last not in (None, Cause.STOPPED) or bool(known.ended_for)
 
     def _leave(self) -> None:
         """Have the drive end, and what runs with it. Where an answer of the governor is on its way, that comes first:
@@ -249,7 +249,7 @@ class Post:
             self.driver.again = verb != "start" and await asyncio.to_thread(self._is_again)
         if verb == "kill":
             self.kills = True
-            if self.driver.stage is Stage.ENDING:
+            if self._leaving or self.driver.stage is Stage.ENDING:
                 self.hurry()
         if verb == "restart":
             self.begin_again()

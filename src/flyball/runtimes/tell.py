@@ -44,7 +44,10 @@ def ask(pairs: Pairs, env: Mapping[str, str] = os.environ, *, answer_max: float 
             ) from None
     answer = json.loads(data)
     if "error" in answer:
-        raise FlyballError(f"the supervisor refused the report: {answer['error']}")
+        raise FlyballError(
+            f"the supervisor refused the report: {answer['error']}",
+            remedy="Report it as the page on reports has it: nothing of this one was counted.",
+        )
     assert isinstance(answer, dict)  # noqa: S101 - the supervisor's own word
     return answer
 

@@ -157,6 +157,11 @@ class Pty:
             os.write(terminal.shown, b"".join(b"\x1b[?%bl" % mode for mode in sorted(self._modes)))
         os.close(self._master)
 
+    @property
+    def is_full(self) -> bool:
+        """The child's terminal is not read, because the person's takes nothing."""
+        return not self._ended and len(self._to_person) >= WAITING_MAX
+
     def _resize(self) -> None:
         with contextlib.suppress(OSError):
             fcntl.ioctl(self._master, termios.TIOCSWINSZ, self._terminal.size())
@@ -203,8 +208,7 @@ class Pty:
             self._loop.add_writer(self._terminal.shown, self._write_person)
         else:
             self._loop.remove_writer(self._terminal.shown)
-        more = not self._ended and len(self._to_person) < WAITING_MAX
-        _listen(self._loop, self._master, self._read_child, more)
+        _listen(self._loop, self._master, self._read_child, not self._ended and not self.is_full)
         if self._ended and not self._to_person:
             self._shown.set()
 
@@ -227,6 +231,8 @@ async def begin_on(terminal: Terminal, hands: WatchedHands, run: str, *, again: 
         pty = Pty(terminal, heard)
         hands.process.terminal = pty.path
         life = await hands.begin(run, again=again)
+        if hands.process.life is not None:
+            hands.process.life.held_up_by(lambda: pty.is_full)
         return TerminalLife(hands, life, pty, stack.pop_all())
 
 

@@ -71,12 +71,18 @@ class WatchedLife:
         """It did not fail by itself: it hung, or it was told to stop, because its money was spent or for another
         reason. What was told to stop is not started again by itself."""
         reason = decision.primary
-        code = reason.code if reason else "stopped"
+        code, policy = (reason.code, reason.policy) if reason else ("stopped", "")
         detail = f"{reason.text}\n{ending.detail}" if reason else ending.detail
         cause = Cause.TIMEOUT if code in TIMEOUTS else Cause.STOPPED
         mark = fingerprint(self._unit.name, code)
         return replace(
-            ending, cause=cause, fingerprint=mark, version=FINGERPRINT_VERSION, error=code, detail=detail.rstrip()
+            ending,
+            cause=cause,
+            fingerprint=mark,
+            version=FINGERPRINT_VERSION,
+            error=code,
+            detail=detail.rstrip(),
+            policy=policy,
         )
 
 
@@ -158,7 +164,7 @@ class WatchedHands:
         life.on_output = lambda _: liveness.printed()
         if self._notify is not None:
             self._notify.listen(life.pid, liveness.hear, reporter.hear)
-        liveness.begin(life.pid, up=up)
+        liveness.begin(life.pid, up=up, held_up=lambda: life.is_held_up)
         heard = asyncio.get_running_loop().create_task(self._stand_by(life, liveness, reporter, told))
         beat = Beat(unit=self.unit.name, run=life.run, labels=self.unit.labels, silent=True)
         return WatchedLife(

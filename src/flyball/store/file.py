@@ -86,7 +86,10 @@ def connect(path: Path) -> apsw.Connection:
             raise StoreReadOnly(f"{path} cannot be written")
         mode = connection.pragma("journal_mode", "wal")
         if mode != "wal":
-            raise StoreError(f"{path}: its disk does not allow SQLite's WAL mode; use a local one")
+            raise StoreError(
+                f"{path}: its disk does not allow SQLite's WAL mode",
+                remedy="Use a folder on a local disk: set FLYBALL_STATE_DIR.",
+            )
         connection.pragma("journal_size_limit", WAL_BYTES_MAX)
     except BaseException:
         connection.close()

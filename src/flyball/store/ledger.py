@@ -8,6 +8,7 @@ a mark. Setting one costs nothing: from then on, whatever a record was at the ma
 the states at a mark are those of today with the kept ones put back, and no copy of them all is ever made.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,12 @@ from flyball.store.cache import Cache
 
 CHUNK_MAX: Final = 512
 """Old rows that are deleted in one go: more than can come in with one group, and a matter of a millisecond or two."""
+
+ROOM_AFTER: Final = 8
+"""Commits with a sync after which room is made for many more. Who writes only a line or two does not pay for it."""
+
+ROOM: Final = 1_100 * (4096 + 24)
+"""Bytes of WAL that are made ready: SQLite writes it anew from its beginning after 1,000 pages."""
 
 _UNKNOWN: Final = b"\0"
 """Stands for "not in the cache", where None says that there is no such record. Compared by identity."""
@@ -82,6 +89,9 @@ class Ledger:
         """Keys whose record at the newest mark is kept already."""
         self.littered = False
         """There may be rows that nobody needs any more."""
+        self._synced = 0
+        """Commits with a sync since this was opened or room was made."""
+        self._roomy = False
         try:
             schema.migrate(self.connection)
             schema.make_views(self.connection, views)
@@ -140,6 +150,27 @@ class Ledger:
             self._abandon()
             self.littered = False
 
+    @property
+    def cramped(self) -> bool:
+        """Room for what is to be written should be made."""
+        return not self._roomy and self._synced >= ROOM_AFTER
+
+    def make_room(self) -> None:
+        """Fill the WAL with zeros as far as SQLite will write it. To sync what is written over what is there takes half
+        as long as to sync a file that grows. A frame of zeros is no frame: SQLite reads up to the first of them."""
+        self._roomy = True
+        try:
+            self._begin(full=False)  # from here on nobody else writes to the WAL
+            with Path(f"{self._path}-wal").open("ab") as wal:
+                missing = ROOM - wal.tell()
+                if missing > 0:
+                    wal.write(bytes(missing))
+                    wal.flush()
+                    os.fsync(wal.fileno())
+            self._commit()
+        except (apsw.Error, OSError):  # it is a matter of speed alone
+            self._abandon()
+
     def close(self) -> None:
         """Move the WAL into the file and let go of it."""
         with suppress(apsw.Error):  # what stays in the WAL is safe there; the next one to open the file moves it
@@ -186,6 +217,7 @@ class Ledger:
             self._cursor.executemany(_APPEND, lines)
             self._bound(Mark(seq, at))
         self._commit()
+        self._synced += bool(self._full)
         self._head = Mark(seq, at)
         self.cache.age()
 

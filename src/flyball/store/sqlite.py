@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
@@ -193,6 +193,8 @@ class SqliteStore:
             self._sweep()
             while self._ledger.littered and waiting.empty():
                 self._sweep()
+            if self._ledger.cramped and waiting.empty():
+                self._make_room()
 
     def _serve(self, first: _Ticket) -> bool:
         """Commit the first ticket together with all that wait behind it. False if the last one was among them."""
@@ -234,6 +236,10 @@ class SqliteStore:
                     self._ledger.sweep()
             except OSError:
                 self._ledger.littered = False  # no turn to be had; the next one to open the file will find it
+
+    def _make_room(self) -> None:
+        with suppress(OSError), self._writing, self._turn:  # no turn to be had: then later
+            self._ledger.make_room()
 
     # Reading.
 

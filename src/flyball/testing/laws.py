@@ -29,6 +29,8 @@ from flyball.core.codec import decode_event, decode_state, encode
 from flyball.core.decision import PROCEED, Allowance, Decision, Reason, Verb
 from flyball.core.event import (
     Amounts,
+    Answered,
+    Asked,
     Beat,
     Booted,
     Cause,
@@ -39,6 +41,7 @@ from flyball.core.event import (
     Request,
     Resume,
     Revise,
+    Settled,
     Start,
     Step,
     Stepped,
@@ -106,12 +109,14 @@ def works() -> st.SearchStrategy[Work]:
         result=_picked(*_NAMES),
         world=_picked("", "", "", "world"),
         error=st.booleans(),
+        cut=_picked(False, False, True),
         refused=_picked(False, False, True),
         polling=_picked(False, False, True),
         reserved=_picked(*_AMOUNTS),
         used=_picked(*_AMOUNTS),
         gauges=_picked(*_GAUGES),
         ago=_picked(0, 0, 1, SECOND, HOUR),
+        times=_picked(1, 1, 5),
     )
 
 
@@ -147,6 +152,17 @@ def events(by: str = "fleet") -> st.SearchStrategy[Event]:
             heard=st.booleans(),
         ),
         st.builds(Beat, **who),
+        st.builds(
+            Asked,
+            **who,
+            id=name,
+            text=name,
+            choices=_picked((), ("yes", "no")),
+            until=_picked(0, START_OF_TIME + HOUR, FOREVER),
+            default=_picked(None, "no"),
+        ),
+        st.builds(Answered, **who, id=name, answer=_picked(None, "yes"), heard=st.booleans(), by=person),
+        exits,
         exits,
         exits,
         st.builds(Booted, units=_picked(0, 1, 100), skew=_picked(0, 1, -HOUR, 31 * DAY)),
@@ -159,6 +175,7 @@ def events(by: str = "fleet") -> st.SearchStrategy[Event]:
             fingerprint=name,
             by=person,
         ),
+        st.builds(Settled, **who, reserved=_picked(*_AMOUNTS), used=_picked(*_AMOUNTS), by=person),
         st.builds(Revise, **who, revision=_picked("a", "b", "c"), by=person),
     )
     return st.one_of(*kinds)
@@ -409,6 +426,7 @@ def _hostile(by: str, names: int, plot: str) -> Iterator[Event]:
         failed = plot == "fails"
         work = Work(pattern=name, call=name, result=name, world=name, error=failed, used={"usd": 1})
         yield Stepped(**who, labels=labels, done=(work,))
+        yield Asked(**who, labels=labels, id=name, text=name * 100, choices=(name,) * 20, default=name)
         if failed and by != "run":
             yield Exited(**who, labels=labels, cause=Cause.ERROR, fingerprint=name, error=name)
 

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from flyball.core.decision import Decision, Verb
 from flyball.core.event import Amounts, Beat, Stepped, Work
@@ -24,9 +24,6 @@ from flyball.runtimes.refusal import refusal
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-BEATS_APART: Final[Span] = 30 * SECOND
-"""While an agent waits, so often it says that it is alive; more often where it may not be silent for that long."""
 
 
 class Context:
@@ -56,7 +53,8 @@ class Context:
         """Kept over restarts. What is changed in a step is written when the step is made."""
         self._told = told
         self._sleep = sleep
-        self._apart = min(BEATS_APART, idle // 3) if idle else BEATS_APART
+        self._apart = idle // 3 if idle else FOREVER
+        """So often it says that it is alive; never, where nobody minds its silence."""
         self._beaten: Instant = 0
         self._over = threading.Event()
         self._verdict: Decision | None = None
@@ -97,7 +95,7 @@ class Context:
     def beat(self) -> None:
         """Say that it is alive, between steps that take long. Cheap: most beats are not sent."""
         now = self.now()
-        if now >= later(self._beaten, min(self._apart, SECOND)):
+        if now >= later(self._beaten, self._apart):
             self._beaten = now
             self._governor.submit_soon(Beat(unit=self.unit, run=self.run, labels=self.labels))
 

@@ -68,12 +68,13 @@ def ending_of(unit: str, error: BaseException | None, causes: Causes) -> Ending:
 def ending_of_told(unit: str, error: BaseException | None, decision: Decision, where: str = "") -> Ending:
     """How a run ended that was told to: not by itself, but for its time, its money, or another reason."""
     reason = decision.primary
-    code = reason.code if reason else "stopped"
+    code, policy = (reason.code, reason.policy) if reason else ("stopped", "")
     if error is None and decision.verb is Verb.FINISH and code != BANKRUPT:
         return Ending(Cause.DONE, error=code)
     cause = Cause.TIMEOUT if code in OVERDUE else Cause.STARVED if code == BANKRUPT else Cause.STOPPED
     detail = f"{reason.text}\n{where or (trace(error) if error is not None else '')}" if reason else where
-    return Ending(cause, fingerprint(unit, code), FINGERPRINT_VERSION, code, detail=detail.rstrip()[-DETAIL_MAX:])
+    detail = detail.rstrip()[-DETAIL_MAX:]
+    return Ending(cause, fingerprint(unit, code), FINGERPRINT_VERSION, code, detail=detail, policy=policy)
 
 
 def trace(error: BaseException) -> str:

@@ -9,10 +9,11 @@ import asyncio
 import contextlib
 import logging
 import signal as signals
+from collections.abc import Callable
 from typing import Final
 
 from flyball.config.units import Unit
-from flyball.core.time import SECOND, Instant, Span
+from flyball.core.time import SECOND, Span
 from flyball.runtimes import holder
 from flyball.runtimes.driver import Ending
 from flyball.runtimes.process import failure, kernel, tree
@@ -120,11 +121,6 @@ class ProcessLife:
         return self._ending
 
     @property
-    def last_output(self) -> Instant:
-        """When it last printed something; when it began, if it never did."""
-        return self._output.last if self._output is not None else 0
-
-    @property
     def on_output(self) -> Listener | None:
         """Called with what it prints, as it comes."""
         return self._output.listener if self._output is not None else None
@@ -133,6 +129,16 @@ class ProcessLife:
     def on_output(self, listener: Listener | None) -> None:
         if self._output is not None:
             self._output.listener = listener
+
+    @property
+    def is_held_up(self) -> bool:
+        """It has to wait with its output, because who reads it does not."""
+        return self._output is not None and self._output.is_held_up()
+
+    def held_up_by(self, reader: Callable[[], bool]) -> None:
+        """Its output goes to somebody who says so whether that one holds it up."""
+        if self._output is not None:
+            self._output.is_held_up = reader
 
     def hear(self, data: bytes) -> None:
         """It printed this on the terminal that it was given."""

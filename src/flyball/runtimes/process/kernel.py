@@ -99,6 +99,12 @@ def stat(pid: int) -> Stat | None:
     return Stat(fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
 
 
+def own_children() -> list[bytes]:
+    """The children of our first thread, as /proc writes them. Orphans come to it for as long as it lives."""
+    own = os.getpid()
+    return _read(f"/proc/{own}/task/{own}/children").split()
+
+
 def children(pid: int) -> list[bytes]:
     """The children of a process, of all its threads, as /proc writes them: most are known, and need not be numbers."""
     found: list[bytes] = []

@@ -8,13 +8,11 @@ import asyncio
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from flyball.core.time import Instant
 from flyball.runtimes.process.failure import readable
 from flyball.runtimes.sink import Sink
 
@@ -77,18 +75,16 @@ class LogFile:
         if self._descriptor >= 0 and os.fstat(self._descriptor).st_nlink == 0:
             self.close()
 
-    def look(self) -> tuple[int, Instant]:
-        """The size of the file and when it was last written, whoever writes it."""
+    def size(self) -> int:
+        """The size of the file, whoever writes it."""
         try:
-            found = self.path.stat()
+            return self.path.stat().st_size
         except OSError:
-            return 0, 0
-        return found.st_size, found.st_mtime_ns // 1000
+            return 0
 
     def cut_back(self) -> bool:
         """Turn over a file that somebody else holds open: its end is copied, then it is emptied. Whether it was."""
-        size, _ = self.look()
-        if size <= self._size_max:
+        if self.size() <= self._size_max:
             return False
         try:
             if self._files_max > 1:
@@ -169,14 +165,14 @@ def _copy_end(source: Path, target: Path, size_max: int) -> None:
 class Heard:
     """Output that somebody brings us: it is kept in the file and in memory, and passed on."""
 
-    __slots__ = ("_file", "_tail", "child_end", "last", "listener")
+    __slots__ = ("_file", "_tail", "child_end", "is_held_up", "listener")
 
     def __init__(self, file: LogFile, listener: Listener | None) -> None:
         self._file = file
         self._tail = bytearray()
-        self.last: Instant = now()
-        """When it last printed something; when it began, if it never did."""
         self.listener = listener
+        self.is_held_up: Callable[[], bool] = _never
+        """Whether whoever it goes to reads so slowly that the unit has to wait. It is not silent then."""
         self.child_end = -1
         """What the child gets as its output; below 0: nothing."""
 
@@ -191,7 +187,6 @@ class Heard:
         self._file.write(data)
         self._tail += data
         del self._tail[:-TAIL_MAX]
-        self.last = now()
         _tell(self, data)
 
     def tail(self) -> str:
@@ -269,6 +264,7 @@ class Passed(Heard):
             self.finish()
             raise
         self.child_end, self.child_errors = (stream.child_end for stream in self._streams)
+        self.is_held_up = lambda: any(stream.waits for stream in self._streams)
 
     def begin(self) -> None:
         for stream in self._streams:
@@ -296,6 +292,11 @@ class _Stream(Piped):
         if self._sink.full and self._pipe >= 0:
             self._loop.remove_reader(self._pipe)
 
+    @property
+    def waits(self) -> bool:
+        """It is not read, because its sink is full."""
+        return self._pipe >= 0 and self._sink.full
+
     def _listen(self) -> None:
         if self._pipe >= 0:
             self._loop.add_reader(self._pipe, self._read)
@@ -304,14 +305,14 @@ class _Stream(Piped):
 class Filed:
     """Output that the unit writes to the file by itself, because it is to outlive us. We look at it now and then."""
 
-    __slots__ = ("_began", "_file", "_loop", "_size", "_skip", "_timer", "child_end", "listener")
+    __slots__ = ("_file", "_loop", "_size", "_skip", "_timer", "child_end", "is_held_up", "listener")
 
     def __init__(self, file: LogFile, listener: Listener | None, *, adopted: bool = False) -> None:
         self._file = file
         self._loop = asyncio.get_running_loop()
         self.listener = listener
-        self._began = now()
-        self._size = file.look()[0]
+        self.is_held_up: Callable[[], bool] = _never
+        self._size = file.size()
         self._skip = 0 if adopted else self._size
         """What is in the file before this is of other runs."""
         self._timer: asyncio.TimerHandle | None = None
@@ -329,17 +330,12 @@ class Filed:
             self._timer.cancel()
         self._look()
 
-    @property
-    def last(self) -> Instant:
-        """When it last printed something."""
-        return max(self._began, self._file.look()[1])
-
     def hear(self, data: bytes) -> None:
         """Nobody brings it."""
 
     def tail(self) -> str:
         """Its last lines."""
-        return last_lines(self._file.end(min(TAIL_MAX, max(0, self._file.look()[0] - self._skip))))
+        return last_lines(self._file.end(min(TAIL_MAX, max(0, self._file.size() - self._skip))))
 
     def _close_child_end(self) -> None:
         if self.child_end >= 0:
@@ -352,7 +348,7 @@ class Filed:
 
     def _look(self) -> None:
         """Tell the listener what is new, and cut the file back."""
-        size, _ = self._file.look()
+        size = self._file.size()
         if size != self._size and self.listener is not None:
             new = size - self._size if size > self._size else size
             _tell(self, self._file.end(min(new, CHUNK_MAX)))
@@ -379,6 +375,5 @@ def last_lines(data: bytes) -> str:
     return "\n".join(readable(data).splitlines()[-TAIL_LINES_MAX:])
 
 
-def now() -> Instant:
-    """The present."""
-    return time.time_ns() // 1000
+def _never() -> bool:
+    return False

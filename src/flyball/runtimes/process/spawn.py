@@ -4,6 +4,7 @@ Never by code between fork and exec (`preexec_fn`): that takes the slow way and 
 outside before the first instruction, the limits, is done by a shell that then becomes the command.
 """
 
+import contextlib
 import errno
 import functools
 import grp
@@ -11,6 +12,7 @@ import os
 import pwd
 import resource
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +43,10 @@ NOT_PASSED_ON: Final = (
 
 STARVED: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 """Not the command's fault: the machine has too little of something."""
+
+LAST_STREAM: Final = 2
+PYTHONS_SIGNALS: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Python ignores them. A unit must not."""
 
 _SHELL: Final = "/bin/sh"
 
@@ -94,6 +100,11 @@ def spawn(
         _check_command(unit, command[0], env)
     stdin, stdout, stderr = (stream if stream >= 0 else nothing() for stream in streams)
     try:
+        if _sealed and not (wrapper or unit.cwd) and identity.uid is identity.gid is None and "/" in command[0]:
+            pid = _spawn_quickly(command, env, (stdin, stdout, stderr))
+            if unit.nice:
+                _make_nice(unit, pid)
+            return pid
         process = subprocess.Popen(  # noqa: S603 - running what the unit says is the purpose
             [*wrapper, *command],
             cwd=unit.cwd or None,
@@ -115,6 +126,30 @@ def spawn(
     if unit.nice:
         _make_nice(unit, process.pid)
     return process.pid
+
+
+def seal() -> None:
+    """Have every file that this process has open stay with it: whoever started it may have passed some on. Where the
+    process opens none itself that its children would get, they can be started in the quick way from then on."""
+    global _sealed  # noqa: PLW0603 - it is the process that is sealed
+    try:
+        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers are wanted, not paths
+            with contextlib.suppress(OSError):  # the folder's own is closed by now
+                if int(name) > LAST_STREAM:
+                    os.set_inheritable(int(name), False)
+        _sealed = True
+    except OSError:  # no /proc: then each start closes what has to be closed
+        return
+
+
+_sealed = False
+
+
+def _spawn_quickly(command: list[str], env: Mapping[str, str], streams: tuple[int, int, int]) -> int:
+    """A third less time than `subprocess` takes, for a program that is named by its path and run as it is. Python's own
+    signal settings are put back here, too; and a process that was sealed has no files to be closed."""
+    files = [(os.POSIX_SPAWN_DUP2, stream, number) for number, stream in enumerate(streams)]
+    return os.posix_spawn(command[0], command, env, file_actions=files, setsid=True, setsigdef=PYTHONS_SIGNALS)
 
 
 @functools.cache

@@ -77,7 +77,7 @@ def orphans(known: AbstractSet[bytes]) -> list[Orphan]:
     """Our children that are not known, and whose session is not ours: no unit can get into that."""
     found = []
     own = os.getsid(0)
-    for pid in map(int, set(kernel.children(os.getpid())) - known):
+    for pid in map(int, set(kernel.own_children()) - known):
         stat = kernel.stat(pid)
         if stat is not None and stat.session != own:
             found.append(Orphan(pid, stat))

@@ -1,0 +1,54 @@
+"""`flyball settle`: a person says what runs that died really used of what they had reserved."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from flyball.cli import FINE
+from flyball.cli.ask import Asking
+from flyball.cli.show import print_json
+from flyball.control.text import one_line
+from flyball.core.amounts import amounts_text
+
+
+@click.command()
+@click.argument("unit", required=False)
+@click.option("--usd", metavar="AMOUNT", help="So many dollars were spent in all.")
+@click.option("--used", metavar="METER=AMOUNT", multiple=True, help="So much of another meter was used.")
+@click.option("--nothing", is_flag=True, help="Nothing was spent.")
+@click.option("--run", metavar="RUN", help="Only this run, which you know to be dead.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be settled.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def settle(
+    unit: str | None,
+    usd: str | None,
+    used: tuple[str, ...],
+    nothing: bool,
+    run: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Settle what dead runs of UNIT have reserved; it counts as spent until then. If nothing else is said, all of it
+    was spent. Without a UNIT, list who holds what.
+    """
+    with Asking() as ask:
+        said = ask("settle", unit=unit, usd=usd, used=list(used), nothing=nothing, run=run, dry_run=dry_run)
+    if as_json:
+        print_json(said)
+        return FINE
+    for one in said["settled"]:
+        click.echo(_line(one, dry=said["dry_run"], listed=not unit))
+    for one in said["alive"]:
+        click.echo(f"{one['unit']}: {amounts_text(one['reserved'])} held by the run {one_line(one['run'])}")
+    if not said["settled"]:
+        click.echo("No run that died holds anything.")
+    return FINE
+
+
+def _line(one: Mapping[str, Any], *, dry: bool, listed: bool) -> str:
+    reserved = amounts_text(one["reserved"])
+    whose = f"{one['unit']}: {reserved} held by the dead run {one_line(one['run'])}"
+    if listed:
+        return whose
+    return f"{whose}: {'would be settled' if dry else 'settled'} as {amounts_text(one['used'])}"
