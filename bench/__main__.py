@@ -1,15 +1,20 @@
-"""`make bench`: every comparison, one row each. `python -m bench.heart`, `.store` and `.processes` run a part."""
+"""`make bench`: every comparison, one row each. `python -m bench.heart`, `.calls`, `.store` and `.processes` run a part."""
 
 import sys
 
-from bench import heart, processes, store
+from bench import calls, heart, processes, store
 from bench.measure import Row
 
 
 def main() -> int:
     """Print all rows. A missed goal is no error: the figures are there to be read."""
     rows = []
-    for title, measure in (("In memory", heart.rows), ("Durable (SQLite)", store.run), ("Processes", processes.run)):
+    for title, measure in (
+        ("In memory", heart.rows),
+        ("Guarded calls", calls.rows),
+        ("Durable (SQLite)", store.run),
+        ("Processes", processes.run),
+    ):
         print(f"\n{title}\n")
         for row in measure():
             print(row, flush=True)

@@ -228,8 +228,9 @@ class Fleet:
         return self._ups.setdefault(unit, asyncio.Event())
 
     def heard(self, post: Post, event: Event, decision: Decision) -> None:
-        """The governor answered about a unit: say so, and restart whom that concerns."""
-        self._say(post.unit.name, event, decision)
+        """The governor answered about a unit: say so, and restart whom that concerns. It is said after what follows
+        from it was done: a start does not wait for a line of the log."""
+        asyncio.get_running_loop().call_soon(self._say, post.unit.name, event, decision)
         if isinstance(event, Exited) and event.cause.failed:
             self._restart_mates(post)
 

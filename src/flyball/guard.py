@@ -23,8 +23,9 @@ from flyball.config import Settings
 from flyball.config.build import get_tier_limit, unit_policies
 from flyball.config.units import RestartWhen, Unit
 from flyball.control.text import describe, one_line
+from flyball.core.codec import decode_body
 from flyball.core.decision import Decision
-from flyball.core.event import Beat, Event, Start
+from flyball.core.event import AnyEvent, Beat, Event, Start
 from flyball.core.name import IN_WORDS, is_name
 from flyball.core.policy import AnyPolicy
 from flyball.core.time import span
@@ -36,7 +37,10 @@ from flyball.runtimes.agent.ending import Causes
 from flyball.runtimes.agent.inline import Function, InlineHands
 from flyball.runtimes.agent.supervisor import Begins, Supervisor
 from flyball.runtimes.amounts import MONEY, Given, whole
+from flyball.runtimes.calls import Calls
 from flyball.runtimes.driver import Sleep, sleep_until
+from flyball.runtimes.holder import me
+from flyball.runtimes.money import Purse, Reservation, Soon
 
 log = logging.getLogger("flyball")
 
@@ -44,6 +48,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 GRACE: Final = 10.0
 """Seconds that an agent has to end when it is told to."""
+
+HISTORY_MAX: Final = 1_000
+"""Entries of the journal that are looked at, unless more are asked for."""
 
 Isolation = Literal["inline", "process"]
 
@@ -85,6 +92,9 @@ class Guard:
         self._supervisor: Supervisor | None = None
         self._said: dict[str, tuple[str, ...]] = {}
         self._put(Unit(name=name, command=()))
+        self.call: Final = Calls(governor, name, settings, self.put_policy)
+        """`@guard.call("fetch", retry=…, breaker="provider:x", budget=…)`: a guarded call, as decorator or block."""
+        self._purse = Purse(governor, name, me())
 
     def __enter__(self) -> Self:
         return self
@@ -96,6 +106,7 @@ class Guard:
 
     def close(self) -> None:
         """Let go of the store. Nothing can be asked after this."""
+        self.call.close()
         self.governor.store.close()
 
     # Agents.
@@ -131,7 +142,7 @@ class Guard:
             name=name,
             command=(),
             kind="agent",
-            labels={"tree": tree or name, **({"user": user} if user else {}), **(labels or {})},
+            labels={**_labels(user, tree or name), **(labels or {})},
             restart=RestartWhen(restart),
             grace=span(grace),
             deadline=span(deadline or 0),
@@ -203,6 +214,35 @@ class Guard:
         if self._supervisor is not None:
             self._supervisor.stuck(life, where)
 
+    # Money.
+
+    def reserve(
+        self,
+        worst_case: Given,
+        *,
+        user: str = "",
+        tree: str = "",
+        pattern: str = "",
+        last: bool = False,
+        wait: float = 0,
+    ) -> Reservation:
+        """Reserve the worst case of what is about to be spent: `with guard.reserve("0.05") as money:`, and inside it
+        `money.settle("0.013")`. Inside an agent it is the agent's money. OutOfBudget if there is not enough."""
+        return self._purse.reserve(worst_case, labels=_labels(user, tree), pattern=pattern, last=last, wait=wait)
+
+    def reserve_soon(
+        self,
+        worst_case: Given,
+        *,
+        user: str = "",
+        tree: str = "",
+        pattern: str = "",
+        last: bool = False,
+        wait: float = 0,
+    ) -> Soon:
+        """`reserve`, for coroutines: `async with` it."""
+        return self._purse.reserve_soon(worst_case, labels=_labels(user, tree), pattern=pattern, last=last, wait=wait)
+
     # Policies.
 
     def put_policy(self, policy: AnyPolicy) -> None:
@@ -231,6 +271,11 @@ class Guard:
         unit = self._agent(name).unit
         return self.governor.look(Start(unit=name, run="-", labels=unit.labels))
 
+    def history(self, name: str, limit: int = HISTORY_MAX) -> list[AnyEvent]:
+        """What happened to that agent, the newest last: requests that were granted, and facts."""
+        bodies = [decode_body(entry.body) for entry in self.governor.store.last_entries(limit=limit, unit=name)]
+        return [body.event for body in bodies if not body.event.asks or body.decision.proceeds]
+
     def _say(self, name: str, event: Event, decision: Decision) -> None:
         """One line, unless it says nothing new: that it is alive, or the same refusal once more."""
         codes = decision.codes
@@ -239,6 +284,10 @@ class Guard:
         if not silent and not same:
             log.info("%s %s", name, one_line(describe(event, decision, time.time_ns() // 1000)))
         self._said[name] = codes
+
+
+def _labels(user: str, tree: str) -> dict[str, str]:
+    return {label: value for label, value in (("user", user), ("tree", tree)) if value}
 
 
 def _repeated(function: Callable[..., Any], every: float) -> Function:

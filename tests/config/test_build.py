@@ -24,6 +24,7 @@ from flyball.policies import (
     Loop,
     Manual,
     Quarantine,
+    Question,
     Restart,
     Revision,
     Rounds,
@@ -43,6 +44,7 @@ SHARED = (
     Manual(by="fleet"),
     Manual(by="user"),
     Manual(by="tree"),
+    Question(),
     Revision(),
     Clock(),
 )

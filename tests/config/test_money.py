@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flyball.config.money import exact, micro
+from flyball.config.money import exact, micro, rounded_up
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,19 @@ def test_finer_than_a_millionth(given: Any) -> None:
     """Too fine is refused, not rounded."""
     with pytest.raises(ValueError, match="finer than a millionth"):
         exact(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "millionths"),
+    [("0.0000001", 1), (0.1 + 0.2, 300_001), ("0.000001", 1), (1e-12, 1), (0, 0), ("1.0000000", 1_000_000)],
+)
+def test_what_was_computed_is_rounded_up(given: Any, millionths: int) -> None:
+    """What happened never counts for less than it was."""
+    assert micro(rounded_up(given)) == millionths
+
+
+@pytest.mark.parametrize("given", [-1e-9, "NaN", "lots", None, True, 1e10])
+def test_what_was_computed_is_an_amount(given: Any) -> None:
+    """What is no amount is refused all the same."""
+    with pytest.raises(ValueError, match="should be an amount"):
+        rounded_up(given)

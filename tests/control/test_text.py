@@ -7,6 +7,8 @@ import pytest
 from flyball.control.text import clock_time, describe, exit_text, length, one_line, table, times
 from flyball.core.decision import PROCEED, Reason, finish, hold, proceed, stop, wait
 from flyball.core.event import (
+    Answered,
+    Asked,
     Beat,
     Booted,
     Cause,
@@ -39,6 +41,12 @@ WHY = Reason("p", "c", "because")
         (Stepped(), "0 steps made"),
         (Beat(), "alive"),
         (Revise(revision="abcdef0123", by="ann"), "definition abcdef01 by ann"),
+        (Asked(text="Deploy?", choices=("yes", "no")), "asks a person: Deploy? (yes, no)"),
+        (Asked(text="Which one?"), "asks a person: Which one?"),
+        (Answered(answer="yes", heard=True, by="ann", note="via cli"), "answered by ann via cli: yes"),
+        (Answered(answer="no", by="default"), "nobody answered: takes no"),
+        (Answered(note="withdrawn"), "asks no more: withdrawn"),
+        (Answered(), "asks no more"),
         (Exited(cause=Cause.DONE), "exited: done"),
         (Exited(cause=Cause.ERROR, code=3, fingerprint="f" * 16), "exited: error: exit 3 (ffffffff)"),
         (Exited(cause=Cause.ERROR, signal=9), "exited: error: SIGKILL"),

@@ -109,6 +109,21 @@ def test_units_of_their_own() -> None:
     assert [policy.name for policy in panel.policies_of("plain")] == ["manual"]
 
 
+def test_all_are_replaced() -> None:
+    """Other policies take effect at once, for everybody and for units of their own; if they do not fit together, none
+    does."""
+    panel = Panel([Manual()], {"special": [Manual(), Deadline()]})
+    step = Step(unit="special", run="r")
+    keys(step, panel)
+    with pytest.raises(ValueError, match="two policies"):
+        panel.replace([Deadline()], {"other": [Budget(), Budget()]})
+    assert Key("deadline", "run", "special/r") in keys(step, panel)
+    panel.replace([Deadline()], {"other": [Budget()]})
+    named = {unit: [policy.name for policy in panel.policies_of(unit)] for unit in ("", "special", "other")}
+    assert named == {"": ["deadline"], "special": ["deadline"], "other": ["budget"]}
+    assert Key("manual", "unit", "special") not in keys(step, panel)
+
+
 def test_two_of_one_name_are_an_error() -> None:
     """Two policies under one key would overwrite each other's state; by another scope it is another key."""
     with pytest.raises(ValueError, match="two policies named 'manual' by 'unit'"):

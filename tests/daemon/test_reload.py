@@ -40,6 +40,35 @@ def test_reload_refused(site: Site) -> None:
     assert site.all_up("a", "b")["a"] == before["a"]
 
 
+def test_reload_of_what_is_no_unit(site: Site) -> None:
+    """Settings of the fleet itself are replaced, too: a breaker that is open stays so for as long as they say now."""
+    del site.env["FLYBALL_CIRCUIT_BREAKER__FAILURE_THRESHOLD"]
+    units = {"a": SLEEPS, "fails": {"command": "false", "restart": "never"}}
+    breaker = {"failure_threshold": 1, "min_units": 1, "recovery_timeout_seconds": 600}
+    site.write(units, circuit_breaker=breaker)
+    site.flyball("up", "-d")
+    [before] = until(lambda: site.ask("status")["fleet"]["breakers"], "an open breaker")
+    site.write(units, circuit_breaker={**breaker, "recovery_timeout_seconds": 3600})
+    site.ask("reload")
+    [after] = site.ask("status")["fleet"]["breakers"]
+    assert after["until"] - before["until"] == 3000
+
+
+def test_commands_during_a_reload(site: Site) -> None:
+    """While a unit takes its time to end, commands are answered, and an order to kill it is obeyed at once."""
+    stubborn = {"command": ["sh", "-c", "trap 'touch told' TERM; echo up > up; while :; do sleep 0.02; done"]}
+    site.write({"a": SLEEPS, "stubborn": {**stubborn, "cwd": str(site.folder), "grace": "1h"}})
+    site.flyball("up", "-d")
+    until((site.folder / "up").exists, "the start")
+    site.write({"a": SLEEPS})
+    os.kill(site.ping()["guardian"], signal.SIGHUP)
+    until((site.folder / "told").exists, "the stop signal")
+    assert site.status()["stubborn"]["running"]
+    site.order("kill", "stubborn")
+    site.all_up("a")
+    until(lambda: "1 removed" in site.log(), "a word in the log")
+
+
 def test_revision_clears(site: Site) -> None:
     """A changed definition clears a unit's failures: one that was quarantined runs."""
     site.write({"a": {"command": ["sh", "-c", "exit 1"]}})

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flyball.config import Settings
-from flyball.core.event import Beat, Event, Held, Released, Start
+from flyball.core.event import Answered, Beat, Event, Held, Released, Start
 from flyball.governor import Governor
 from flyball.runtimes import doorbell
 from flyball.runtimes.doorbell import Doorbell
@@ -54,9 +54,9 @@ def listen(folder: Path, *events: Event) -> int:
 
 
 @pytest.mark.usefixtures("_by")
-@pytest.mark.parametrize("order", [Held(unit="x"), Released(unit="x"), Held(scope="fleet")])
+@pytest.mark.parametrize("order", [Held(unit="x"), Released(unit="x"), Held(scope="fleet"), Answered(unit="x")])
 def test_order_rings(tmp_path: Path, order: Event) -> None:
-    """Each kind of order rings."""
+    """Each kind of order rings, and so does an answer."""
     assert listen(tmp_path, order) == 1
 
 

@@ -119,7 +119,7 @@ def test_a_run_that_waits_is_not_idle(house: House) -> None:
 
 def test_without_a_sign_of_life_it_would_be_idle(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim above is about the beats: without them the same run is stopped."""
-    monkeypatch.setattr(questions, "_halfway", lambda decision, now: now + DAY)
+    monkeypatch.setattr(questions, "_halfway", lambda _, now: now + DAY)
     house.after(HOUR, house.answer)
     with pytest.raises(Refused, match="no sign of life"):
         house.ask()
@@ -139,7 +139,7 @@ def test_the_default_is_taken(house: House) -> None:
 def test_nobody_answers(house: House, timeout: float | None, waits: Span, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a default that is an error with a remedy. There is no endless wait."""
     monkeypatch.setattr(questions, "LOOK_EVERY", DAY)
-    monkeypatch.setattr(questions, "_halfway", lambda decision, now: now + DAY)
+    monkeypatch.setattr(questions, "_halfway", lambda _, now: now + DAY)
     house.governor.panel.put("shop", load(env={}).policies("process"))
     begun = house.clock.now()
     with pytest.raises(NoAnswer, match="'Deploy\\?', and nobody answered in time") as raised:
@@ -164,16 +164,25 @@ def test_the_first_answer_counts(house: House) -> None:
 
 def test_a_person_is_quicker_than_the_default(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that is in the journal when the default is written down is the one that counts."""
-    submit, soon = house.governor.submit, house.governor.submit_soon
+    late = questions._Question._late
 
-    def first(event: Event, *more: Any) -> None:
-        if isinstance(event, Answered) and event.by == "default":
-            house.answer("yes")
+    def too_late(question: questions._Question) -> Answered:
+        house.answer("yes")
+        return late(question)
 
-    monkeypatch.setattr(house.governor, "submit", lambda event, *more: (first(event), submit(event, *more))[1])
-    monkeypatch.setattr(house.governor, "submit_soon", lambda event, *more: (first(event), soon(event, *more))[1])
+    monkeypatch.setattr(questions._Question, "_late", too_late)
     assert house.ask(timeout=5, default="no") == "yes"
     assert [(event.answer, event.by) for event in house.journal(Answered)] == [("yes", "ann"), ("no", "default")]
+
+
+def test_an_answer_behind_many_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal is read in parts, to its end."""
+    monkeypatch.setattr("flyball.governor.ENTRIES_MAX", 2)
+    house = House()
+    for number in range(7):
+        house.governor.submit(house.of(Answered, id=f"q{number}", answer=str(number)))
+    assert house.governor.first_answer("shop", "q5", after=0) == house.of(Answered, id="q5", answer="5")
+    assert house.governor.first_answer("shop", "q5", after=house.governor.store.read(()).seq - 1) is None
 
 
 def test_who_is_told_to_stop_waits_no_more(house: House) -> None:

@@ -40,6 +40,7 @@ COMMANDS: Final = {
     "pause": ("flyball.cli.orders:pause", "End units and hold them until they are resumed."),
     "resume": ("flyball.cli.orders:resume", "Let go on what is paused, halted or waits for a person."),
     "reset": ("flyball.cli.orders:reset", "Forget failures, lift a quarantine."),
+    "settle": ("flyball.cli.settle:settle", "Say what runs that died really spent."),
     "stop": ("flyball.cli.orders:stop", "End units in order."),
     "start": ("flyball.cli.orders:start", "Start units."),
     "restart": ("flyball.cli.orders:restart", "End units in order and start them again."),

@@ -20,20 +20,12 @@ from flyball.core.amounts import amounts_text
 @click.option("--run", metavar="RUN", help="Only this run, which you know to be dead.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be settled.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def settle(
-    unit: str | None,
-    usd: str | None,
-    used: tuple[str, ...],
-    nothing: bool,
-    run: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> int:
+def settle(unit: str | None, as_json: bool, **said_of_it: Any) -> int:
     """Settle what dead runs of UNIT have reserved; it counts as spent until then. If nothing else is said, all of it
     was spent. Without a UNIT, list who holds what.
     """
     with Asking() as ask:
-        said = ask("settle", unit=unit, usd=usd, used=list(used), nothing=nothing, run=run, dry_run=dry_run)
+        said = ask("settle", unit=unit, **said_of_it)
     if as_json:
         print_json(said)
         return FINE

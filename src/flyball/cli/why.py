@@ -8,10 +8,10 @@ import click
 from flyball.cli.ask import Asking
 from flyball.cli.show import coloured, print_json
 from flyball.control.text import clock_time, event_line, exit_text, length, one_line, question_text, short, times
+from flyball.core.amounts import amount_text
 
 DETAIL_LINES_MAX: Final = 20
 """Of a stack trace or of last output: the end of it, where the error is. `flyball logs` has the rest."""
-MONEY: Final = 1_000_000
 
 
 @click.command()
@@ -76,7 +76,7 @@ def _facts(unit: Mapping[str, Any], now: float) -> Iterable[str]:
         asked = one_line(question_text(question["text"], question["choices"]))
         yield f"Asks:       {question['id']} {asked}, {length(now - question['at'])} ago{_ends(question, now)}"
     for budget in unit["budgets"]:
-        amounts = [_amount(budget["meter"], budget[part]) for part in ("spent", "reserved", "limit")]
+        amounts = [amount_text(budget["meter"], budget[part]) for part in ("spent", "reserved", "limit")]
         yield f"Budget:     {amounts[0]} spent, {amounts[1]} reserved, of {amounts[2]} per {budget['by']}"
     if unit["revision"]:
         yield f"Revision:   {unit['revision']}"
@@ -119,7 +119,3 @@ def _remedies(unit: Mapping[str, Any]) -> Iterable[str]:
 def _until(reason: Mapping[str, Any], now: float) -> str:
     until = reason["until"]
     return "" if until is None else f" (until {clock_time(until, now)}, in {length(until - now)})"
-
-
-def _amount(meter: str, amount: int) -> str:
-    return f"{amount / MONEY:.2f} USD" if meter == "usd" else f"{amount} {meter}"

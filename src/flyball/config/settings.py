@@ -421,8 +421,9 @@ class Rule(Section):
 class Exclusive(Section):
     """One live run per unit, over all processes and hosts."""
 
-    lease_seconds: Seconds = 60.0
-    """A run that gives no sign of life for so long is lost."""
+    lease_seconds: Seconds = 600.0
+    """A run whose holder does not renew its lease for so long is lost. On one machine a holder that died is found at
+    once, without waiting for this; each renewal is an entry in the journal."""
 
 
 class Journal(Section):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flyball.control import answers, looking, orders
+from flyball.control import answers, looking, orders, settling
 from flyball.control.context import SUGGESTIONS_MAX, Args, Argument, Command, CommandError, Context, Right
 from flyball.core.decision import Verb
 from flyball.errors import FlyballError
@@ -111,6 +111,18 @@ _LIST: Final = (
         _UNIT,
         Argument(name="answer", kind=str, help="The answer.", default=""),
         Argument(name="id", kind=str, help="The first digits of the question's id."),
+    ),
+    _command(
+        "settle",
+        Right.OPERATE,
+        "Say what runs that died really used of what they had reserved.",
+        settling.settle,
+        _UNIT,
+        Argument(name="usd", kind=str, help="Dollars that they spent in all. Nothing said: all that was reserved."),
+        Argument(name="used", kind=list, help="What they used of other meters, as METER=AMOUNT."),
+        Argument(name="nothing", kind=bool, help="They used nothing.", default=False),
+        Argument(name="run", kind=str, help="Only this run, which the caller knows to be dead."),
+        Argument(name="dry_run", kind=bool, help="Only say what would be settled.", default=False),
     ),
 )
 COMMANDS: Final[Mapping[str, Command]] = {command.name: command for command in _LIST}

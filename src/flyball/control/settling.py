@@ -60,7 +60,7 @@ def settle(context: Context, args: Args) -> Any:
 
 
 def _used(args: Args) -> Amounts | None:
-    """What was used in all, by meter; None for a meter that nobody spoke of is: all that was reserved."""
+    """What was used in all, by meter; empty: nothing; None: nobody said, so all that was reserved."""
     if args["nothing"]:
         if args["usd"] or args["used"]:
             raise CommandError("bad_argument", "say that nothing was used, or what was; not both")
@@ -106,22 +106,21 @@ def _decoded(data: bytes | None) -> Sequence[Held]:
 
 
 def _shares(reserved: Sequence[Amounts], used: Amounts | None) -> list[Amounts]:
-    """What each of them used of what all used together: each as much as it had reserved, the last one the rest."""
+    """What each of them used of what all used together: each up to what it had reserved, and the last one what is above
+    that. Of a meter that nobody spoke of, each used all that it had."""
     if used is None:
         return list(reserved)
-    left = dict(used)
-    shares: list[Amounts] = []
-    for place, amounts in enumerate(reserved):
-        share: dict[str, int] = {}
-        for meter in {**amounts, **left} if place == len(reserved) - 1 else amounts:
-            if meter not in used and used:
-                share[meter] = amounts.get(meter, 0)
-                continue
-            last = all(meter not in later for later in reserved[place + 1 :])
-            share[meter] = left.get(meter, 0) if last else min(amounts[meter], left.get(meter, 0))
-            left[meter] = left.get(meter, 0) - share[meter]
-        shares.append({meter: amount for meter, amount in share.items() if amount})
-    return shares
+    if not used:
+        return [{} for _ in reserved]
+    shares = [{meter: amount for meter, amount in amounts.items() if meter not in used} for amounts in reserved]
+    for meter, total in used.items():
+        left = total
+        for share, amounts in zip(shares, reserved, strict=True):
+            share[meter] = min(left, amounts.get(meter, 0))
+            left -= share[meter]
+        if shares:
+            shares[-1][meter] += left
+    return list[Amounts](shares)
 
 
 def _settle(context: Context, unit: str, held: Held, used: Amounts) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from flyball.core.amounts import amounts_text
 from flyball.core.codec import decode_body
 from flyball.core.decision import Decision, Verb
 from flyball.core.event import (
@@ -24,6 +25,7 @@ from flyball.core.event import (
     Released,
     Resume,
     Revise,
+    Settled,
     Start,
     Step,
     Stepped,
@@ -102,7 +104,8 @@ def describe(event: Event, decision: Decision, now: Instant) -> str:
     """What happened and what was decided, in one line, without the unit's name."""
     said = _said(event, decision)
     if decision.proceeds:
-        return said
+        nudges = [reason.text for reason in decision.reasons] if isinstance(event, Step | Stepped) else []
+        return "; ".join([said, *nudges])
     return f"{said}; {answer_text(decision, now)}" if said else answer_text(decision, now)
 
 
@@ -148,7 +151,8 @@ def _said(event: Event, decision: Decision) -> str:
             cleared = "".join(f": {reason.text}" for reason in decision.reasons) if granted else ""
             return f"definition {short(event.revision)}{by}{cleared}"
         case Stepped():
-            return f"{len(event.done)} steps made" if len(event.done) != 1 else "a step made"
+            made = sum(work.times for work in event.done)
+            return f"{made} steps made" if made != 1 else "a step made"
         case Beat():
             return "alive" if granted else ""
         case Asked():
@@ -167,6 +171,9 @@ def _said(event: Event, decision: Decision) -> str:
                 f"failure {short(event.fingerprint)}" if event.fingerprint else ", ".join(event.policies) or "all holds"
             )
             return f"released by {_person(event)}{_scope(event.scope)}: {what}"
+        case Settled():
+            used, reserved = amounts_text(event.used), amounts_text(event.reserved)
+            return f"settled by {_person(event)}: {used} used of {reserved} reserved"
     return type(event).__name__.lower()
 
 
@@ -183,7 +190,7 @@ def _answered(event: Answered) -> str:
     return f"answered by {_person(event)}: {event.answer}"
 
 
-def _person(event: Held | Released | Answered) -> str:
+def _person(event: Held | Released | Answered | Settled) -> str:
     return (event.by or "a person") + (f" {event.note}" if event.note else "")
 
 

@@ -126,7 +126,7 @@ class Look:
             failures=_failures(opinions, self.now),
             last_exit=_exit(past),
             live=live,
-            budgets=_budgets(opinions),
+            budgets=_budgets(opinions, self.now),
             questions=tuple(self._questions(opinions, live)),
             revision=self._revision(unit),
             orders=_orders(past.orders),
@@ -402,16 +402,20 @@ def _exit(past: UnitPast) -> ExitView | None:
     )
 
 
-def _budgets(opinions: Iterable[Opinion]) -> tuple[BudgetView, ...]:
+def _budgets(opinions: Iterable[Opinion], now: Instant) -> tuple[BudgetView, ...]:
     """Those of the unit and its run; shared ones only where something was spent."""
     known: Iterable[tuple[AnyPolicy, Any, Decision]] = opinions
-    return tuple(
-        BudgetView(meter=policy.meter, by=policy.by, spent=state.spent, reserved=state.reserved, limit=policy.limit)
-        for policy, state, _ in known
-        if isinstance(policy, Budget)
-        and _is_its_own(policy, state)
-        and (state.spent or state.reserved or policy.by in ("unit", "run"))
-    )
+    views = []
+    for policy, state, _ in known:
+        if not isinstance(policy, Budget) or not _is_its_own(policy, state):
+            continue
+        current = policy.current(state, now)
+        if current.spent or current.reserved or policy.by in ("unit", "run"):
+            spent, reserved = current.spent, current.reserved
+            views.append(
+                BudgetView(meter=policy.meter, by=policy.by, spent=spent, reserved=reserved, limit=policy.limit)
+            )
+    return tuple(views)
 
 
 def _orders(orders: Iterable[Order]) -> tuple[OrderView, ...]:

@@ -182,7 +182,9 @@ class RunSteps:
                 self._out -= 1
         self._done.append((self._asked_at, work))
         decision = self._weigh_own(Stepped(unit=self._unit, run=self._run, done=(work,)), self._asked_at)
-        return decision if decision.proceeds and self._open and len(self._done) < self._steps_max else None
+        if not decision.proceeds or not self._open or len(self._done) >= self._steps_max or _overran(work):
+            return None
+        return decision
 
     def _asking(self, pattern: str, call: str, cost: Amounts, last: bool) -> Talk:
         yield from self._reporting(NO_ROWS)
@@ -251,6 +253,11 @@ class RunSteps:
             if answer is not PROCEED:
                 decision |= answer
         return decision
+
+
+def _overran(work: Work) -> bool:
+    """Whether it used more than was reserved for it: budgets know nothing of that until it is reported."""
+    return any(amount > work.reserved.get(meter, 0) for meter, amount in work.used.items())
 
 
 class _Own:

@@ -1,13 +1,13 @@
 """Amounts as people and programs give them, as the whole numbers that budgets count.
 
-Money (`usd`) is given in dollars and kept in millionths; tokens, credits and whatever else is counted are whole.
+Money (`usd`) is given in dollars and kept in millionths, rounded up; tokens, credits and whatever else is counted are whole.
 """
 
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-from flyball.config.money import exact, micro
+from flyball.config.money import exact, micro, rounded_up
 from flyball.core.event import NOTHING, Amounts
 
 MONEY: Final = "usd"
@@ -40,9 +40,9 @@ def whole(given: Given | None) -> Amounts:
 def whole_of(meter: str, given: Amount) -> int:
     """One amount of that meter."""
     try:
-        amount = exact(given)
         if meter == MONEY:
-            return micro(amount)
+            return micro(rounded_up(given))
+        amount = exact(given)
     except ValueError as error:
         raise ValueError(f"{meter} {error}") from None
     if amount != int(amount) or amount > AMOUNT_MAX:

@@ -7,11 +7,12 @@ decimals of a dollar, rounded up to a millionth, as `reserve` and `settle` take 
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from flyball.config import load
+from flyball.config.money import rounded_up
 from flyball.config.settings import ModelPrice
 from flyball.config.settings import Prices as PriceSettings
 from flyball.errors import FlyballError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from genai_prices.types import PriceCalculation
 
 MILLION: Final = 1_000_000
-MILLIONTH: Final = Decimal("0.000001")
 TOKENS_MAX: Final = 10**12
 """Tokens of one call: a slip beyond this."""
 HOURS: Final = 24
@@ -97,7 +97,7 @@ class Prices:
             return self._unknown(model, tokens)
         at_hours = (found.model.get_prices(now + timedelta(hours=hour)) for hour in range(HOURS))
         prices = {id(price): price for price in (found.model_price, *at_hours)}.values()
-        return _rounded_up(max(_worst(price, tokens, cache_writes) for price in prices))
+        return rounded_up(max(_worst(price, tokens, cache_writes) for price in prices))
 
     def cost(self, model: str, usage: object, provider: str | None = None) -> Decimal:
         """What a call really cost in dollars, by the usage that came back with it: that of genai-prices, OpenAI,
@@ -107,18 +107,18 @@ class Prices:
         if known is not None:
             return known
         found = self._look_up(model, tokens, provider, datetime.now(tz=UTC))
-        return self._unknown(model, tokens) if found is None else _rounded_up(found.total_price)
+        return self._unknown(model, tokens) if found is None else rounded_up(found.total_price)
 
     def _without_looking(self, model: str, tokens: Tokens) -> Decimal | None:
         """By a price of one's own."""
         own = self._settings.models.get(model)
-        return None if own is None else _rounded_up(_by(own, tokens))
+        return None if own is None else rounded_up(_by(own, tokens))
 
     def _unknown(self, model: str, tokens: Tokens) -> Decimal:
         if self._settings.unknown == "refuse":
             raise UnknownPrice(f"the price of the model {model!r} is not known")
         ceiling = self._settings.ceiling_per_million_tokens
-        return _rounded_up(_by(ModelPrice(input=ceiling, output=ceiling), tokens))
+        return rounded_up(_by(ModelPrice(input=ceiling, output=ceiling), tokens))
 
     def _look_up(self, model: str, tokens: Tokens, provider: str | None, at: datetime) -> "PriceCalculation | None":
         """None: the price is not known, or not that of each part."""
@@ -172,10 +172,6 @@ def _by(price: ModelPrice, tokens: Tokens) -> Decimal:
     plain = max(0, tokens.get("input_tokens", 0) - cached)
     total = plain * price.input + cached * cached_price + tokens.get("output_tokens", 0) * price.output
     return total / MILLION
-
-
-def _rounded_up(amount: Decimal) -> Decimal:
-    return amount.quantize(MILLIONTH, rounding=ROUND_CEILING)
 
 
 def _priced(price: "GenaiPrice") -> list[str]:

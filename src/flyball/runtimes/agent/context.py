@@ -7,19 +7,21 @@ further step is refused, so an agent that does not listen is ended from outside.
 import asyncio
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from flyball.core.decision import Decision, Verb
-from flyball.core.event import Amounts, Beat, Stepped, Work
+from flyball.core.event import Beat, Stepped, Work
 from flyball.core.time import FOREVER, SECOND, Instant, Span, later, span
 from flyball.governor import Governor
+from flyball.runtimes import questions
 from flyball.runtimes.agent.ending import GaveUp
 from flyball.runtimes.agent.memory import Memory
 from flyball.runtimes.agent.step import StepBlock, do
 from flyball.runtimes.allowance import LASTS_MAX, RunSteps
 from flyball.runtimes.amounts import Given, whole
 from flyball.runtimes.driver import Sleep, sleep_until
+from flyball.runtimes.money import Purse, Reservation, Soon
 from flyball.runtimes.refusal import refusal
 
 P = ParamSpec("P")
@@ -51,6 +53,9 @@ class Context:
         key = Memory.key(unit)
         self.memory = Memory(unit, governor.store.read([key]).records.get(key))
         """Kept over restarts. What is changed in a step is written when the step is made."""
+        self.heard: asyncio.Event | None = None
+        """Set when somebody gave an order or an answer; None where nothing tells of that."""
+        self._purse = Purse(governor, unit, run, labels)
         self._told = told
         self._sleep = sleep
         self._apart = idle // 3 if idle else FOREVER
@@ -90,7 +95,12 @@ class Context:
 
     def spend(self, amounts: Given) -> Decision:
         """Report money that is spent already and was not reserved. A fact counts, also above the limit."""
-        return self.heed(self._governor.submit(self._spent(whole(amounts))))
+        return self.happened(Work(used=whole(amounts)))
+
+    def happened(self, work: Work) -> Decision:
+        """Report a step that was made without leave. A fact counts; the answer may end the run."""
+        stepped = Stepped(unit=self.unit, run=self.run, labels=self.labels, done=(work,))
+        return self.heed(self._governor.submit(stepped))
 
     def beat(self) -> None:
         """Say that it is alive, between steps that take long. Cheap: most beats are not sent."""
@@ -98,6 +108,50 @@ class Context:
         if now >= later(self._beaten, self._apart):
             self._beaten = now
             self._governor.submit_soon(Beat(unit=self.unit, run=self.run, labels=self.labels))
+
+    # Money, and a person.
+
+    def reserve(self, worst_case: Given, *, pattern: str = "", last: bool = False, wait: float = 0) -> Reservation:
+        """Reserve the worst case of what is about to be spent, for a block that settles what it really was."""
+        return self._purse.reserve(worst_case, pattern=pattern, last=last, wait=wait)
+
+    def reserve_soon(self, worst_case: Given, *, pattern: str = "", last: bool = False, wait: float = 0) -> Soon:
+        """`reserve`, for coroutines: `async with` it."""
+        return self._purse.reserve_soon(worst_case, pattern=pattern, last=last, wait=wait)
+
+    async def ask_human(
+        self, text: str, *, choices: Sequence[str] = (), timeout: float | None = None, default: str | None = None
+    ) -> str:
+        """Ask a person, and wait for the answer, which is given by `flyball answer`. After `timeout` seconds the
+        default is taken; NoAnswer if there is none."""
+        return await questions.ask(
+            self._governor,
+            self.unit,
+            self.run,
+            self.labels,
+            text,
+            choices=choices,
+            timeout=timeout,
+            default=default,
+            heard=self.heard,
+            sleep=self._sleep,
+        )
+
+    def ask_human_and_wait(
+        self, text: str, *, choices: Sequence[str] = (), timeout: float | None = None, default: str | None = None
+    ) -> str:
+        """`ask_human`, for threads."""
+        return questions.ask_and_wait(
+            self._governor,
+            self.unit,
+            self.run,
+            self.labels,
+            text,
+            choices=choices,
+            timeout=timeout,
+            default=default,
+            wait=lambda length: self.wait_until(later(self.now(), span(length))),
+        )
 
     def save(self) -> None:
         """Write the memory now, outside any step."""
@@ -152,6 +206,3 @@ class Context:
             with contextlib.suppress(Exception):
                 rows = self.memory.changed()
         await self.steps.report_soon(rows)
-
-    def _spent(self, used: Amounts) -> Stepped:
-        return Stepped(unit=self.unit, run=self.run, labels=self.labels, done=(Work(used=used),))

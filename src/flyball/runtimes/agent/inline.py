@@ -55,6 +55,7 @@ class InlineLife:
     def __init__(self, hands: InlineHands, run: str, again: bool) -> None:
         self._hands = hands
         self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
         self._told: asyncio.Future[Decision] = self._loop.create_future()
         self._ended: asyncio.Future[Ending] | None = None
         self._cancelled = False
@@ -156,10 +157,10 @@ class InlineLife:
             if not self._told.done():
                 self._told.set_result(decision)
 
-        if threading.current_thread() is self.thread:
-            self._loop.call_soon_threadsafe(tell)
-        else:
+        if threading.get_ident() == self._loop_thread:
             tell()
+        else:  # a thread of its own, or one that it started
+            self._loop.call_soon_threadsafe(tell)
 
 
 async def _contained(work: Awaitable[Any]) -> Any:

@@ -11,7 +11,7 @@ import msgspec
 
 from flyball.core.decision import PROCEED, Decision, Verb
 from flyball.core.event import Amounts, Work
-from flyball.core.failure import call_fingerprint, digest, result_fingerprint
+from flyball.core.failure import call_fingerprint, digest, result_fingerprint, text_fingerprint
 from flyball.core.time import FOREVER
 from flyball.governor import NO_ROWS, Rows
 from flyball.runtimes.amounts import Given, check_name, whole
@@ -57,7 +57,7 @@ class StepBlock:
         self._used: Amounts | None = None
         self._gauges: dict[str, float] = {}
         self.decision: Decision = PROCEED
-        """The answer to the request."""
+        """The last answer: to the request, then to the report of what came of it."""
 
     @property
     def nudge(self) -> str:
@@ -68,6 +68,10 @@ class StepBlock:
         """What came of it. The same again and again is what a circle is made of."""
         self._result = result_fingerprint(canonical(value))
         self._error = error
+
+    def said(self, text: str) -> None:
+        """What a model said in it. To say the same again and again is a circle, too."""
+        self._call = text_fingerprint(text)
 
     def spent(self, amounts: Given) -> None:
         """What it really cost. Without this, a step that was made cost what was reserved for it."""
@@ -98,7 +102,7 @@ class StepBlock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         rows = self._rows(error)
-        self._context.heed(self._context.steps.made(self._work(error), rows))
+        self._heed(self._context.steps.made(self._work(error), rows))
 
     # Coroutines.
 
@@ -116,9 +120,14 @@ class StepBlock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         rows = self._rows(error)
-        self._context.heed(await self._context.steps.made_soon(self._work(error), rows))
+        self._heed(await self._context.steps.made_soon(self._work(error), rows))
 
     # Both.
+
+    def _heed(self, after: Decision) -> None:
+        if after.reasons:
+            self.decision = after
+        self._context.heed(after)
 
     def _waits(self) -> bool:
         """A pause until a quota is there again is no failure: it is waited for."""

@@ -117,7 +117,7 @@ class Supervisor:
         self._changed.set()
         self._changed = asyncio.Event()
         for seat in self._seats.values():
-            seat.driver.poke()
+            seat.ring()
 
     def needs_restart(self, name: str) -> bool:
         """Whether that agent is not running, and would be given leave to start again by itself."""
@@ -232,6 +232,12 @@ class _Seat:
         if self.life is not None and self._ending is None:
             self._ending = asyncio.ensure_future(self.life.end(self.hands.unit.grace))
 
+    def ring(self) -> None:
+        """Somebody gave an order or an answer."""
+        self.driver.poke()
+        if isinstance(self.life, InlineLife) and self.life.context.heard is not None:
+            self.life.context.heard.set()
+
     # What the driver is given.
 
     async def begin(self, run: str, *, again: bool) -> Life:
@@ -239,6 +245,8 @@ class _Seat:
         if self._supervisor.leaving:
             return _NotBegun()
         self.life = await self.hands.begin(run, again=again)
+        if isinstance(self.life, InlineLife) and self._supervisor.file is not None:
+            self.life.context.heard = asyncio.Event()
         return self.life
 
     async def _sleep(self, poked: asyncio.Event, until: Instant) -> None:

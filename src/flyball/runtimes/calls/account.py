@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS_MAX: Final = 256
+ATTEMPTS_MAX: Final = 512
 """Attempts asked for at once. A crash counts at most this many as used that were not made; with half of it the disk is
 waited for twice as often."""
 ATTEMPTS_FIRST: Final = 4
@@ -69,9 +69,7 @@ class Leave:
         """As it is reported."""
         used = self.cost if self.used is None else self.used
         ago = max(0, now - self.asked)
-        return Work(
-            pattern=self.account.name, error=self.error, cut=self.cut, reserved=self.cost, used=used, ago=ago
-        )
+        return Work(pattern=self.account.name, error=self.error, cut=self.cut, reserved=self.cost, used=used, ago=ago)
 
 
 ENTERED: Final[ContextVar[tuple[tuple[object, Leave], ...]]] = ContextVar("flyball_calls", default=())

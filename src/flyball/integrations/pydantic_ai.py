@@ -1,0 +1,100 @@
+"""Pydantic AI: a capability that makes a step of each call of a tool or a model.
+
+    agent = Agent("openai:…", capabilities=[Capability()])
+
+It wraps the calls themselves, so leave is asked before and a refused call is answered with the reason: the model reads
+it as a tool that failed, and may do something else. What ends the run is raised as it is.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+from flyball.integrations.feed import Feed, Usage, for_model, is_of_call
+from flyball.integrations.missing import missing
+from flyball.runtimes.agent.context import Context
+from flyball.runtimes.agent.step import StepBlock
+from flyball.runtimes.amounts import Given
+from flyball.runtimes.prices import Prices
+from flyball.runtimes.refusal import Refused
+
+try:
+    from pydantic_ai import RunContext, ToolDefinition, ToolFailed
+    from pydantic_ai.capabilities import (
+        AbstractCapability,
+        ValidatedToolArgs,
+        WrapModelRequestHandler,
+        WrapToolExecuteHandler,
+    )
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models import ModelRequestContext
+except ImportError:
+    raise missing("Pydantic AI", "pydantic-ai") from None
+
+
+class Capability(AbstractCapability[Any]):
+    """Reports to the run that it is used in, or to the `context` that it is given.
+
+    Tools in `polling` are meant to be asked again and again. `worst_case` is reserved for each call of a model before
+    it is made; `prices` say what it cost.
+    """
+
+    def __init__(
+        self,
+        context: Context | None = None,
+        *,
+        polling: Collection[str] = (),
+        worst_case: Given | None = None,
+        prices: Prices | None = None,
+    ) -> None:
+        self._feed = Feed(context, polling=polling, worst_case=worst_case, prices=prices)
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[Any],
+        *,
+        call: ToolCallPart,
+        tool_def: ToolDefinition,
+        args: ValidatedToolArgs,
+        handler: WrapToolExecuteHandler,
+    ) -> Any:
+        """A call of a tool. What the governor has to say to the agent goes into the next request to the model."""
+        step = self._feed.tool(call.tool_name, args)
+        try:
+            await step.__aenter__()
+        except Refused as refused:
+            if not is_of_call(refused):
+                raise
+            raise ToolFailed(for_model(refused)) from None
+        try:
+            result = await handler(args)
+        except BaseException as error:
+            await step.__aexit__(type(error), error, error.__traceback__)
+            self._tell(ctx, step)
+            raise
+        step.result(result)
+        await step.__aexit__(None, None, None)
+        self._tell(ctx, step)
+        return result
+
+    def _tell(self, ctx: RunContext[Any], step: StepBlock) -> None:
+        self._feed.go_on(step)
+        if step.nudge:
+            ctx.enqueue(step.nudge)
+
+    async def wrap_model_request(
+        self, ctx: RunContext[Any], *, request_context: ModelRequestContext, handler: WrapModelRequestHandler
+    ) -> ModelResponse:
+        """A call of a model."""
+        async with self._feed.model() as step:
+            response = await handler(request_context)
+            text = "\n".join(part.content for part in response.parts if isinstance(part, TextPart))
+            self._feed.answered(step, text, _usage(response))
+        self._feed.go_on(step)
+        return response
+
+
+def _usage(response: ModelResponse) -> Usage | None:
+    usage = response.usage
+    if not usage.total_tokens:
+        return None
+    return Usage(response.model_name or "", usage, usage.total_tokens)
