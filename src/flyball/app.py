@@ -1,20 +1,23 @@
 """The composition root: the only module that knows every part, and the only one that picks a store."""
 
+import functools
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from flyball.config import Settings
-from flyball.config.layers import load
+from flyball.config.plan import Plan
 from flyball.control.tables import failures_view
 from flyball.core.name import is_name
 from flyball.governor import Governor
-from flyball.guard import Guard
 from flyball.store import Store
 from flyball.store.memory import MemoryStore
 from flyball.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:  # a daemon needs neither, and has them in its memory if they are imported
+    from flyball.config import Settings
+    from flyball.guard import Guard
 
 
 def state_dir(env: Mapping[str, str]) -> Path:
@@ -34,13 +37,29 @@ CHANGES: Final = "state.db-wal"
 """The file in the state folder that every commit changes."""
 
 
-def open_store(settings: Settings, env: Mapping[str, str]) -> SqliteStore:
+def open_store(settings: "Settings", env: Mapping[str, str]) -> SqliteStore:
     """The store of the state folder, made if it is not there. Close it after use."""
-    views = {"failures": failures_view(settings.quarantine.max_failures_before_quarantine)}
-    return SqliteStore(_folder(env) / "state.db", views=views, journal_max=settings.journal.max_entries)
+    return _opener(settings, env)()
 
 
-def open_governor(settings: Settings, env: Mapping[str, str]) -> Governor:
+def _opener(settings: "Settings", env: Mapping[str, str]) -> Callable[[], SqliteStore]:
+    """Opens the store of the state folder: in this process, or in that of an agent."""
+    return _opener_of(settings.quarantine.max_failures_before_quarantine, settings.journal.max_entries, env)
+
+
+def _opener_of(quarantined_at: int, journal_max: int, env: Mapping[str, str]) -> Callable[[], SqliteStore]:
+    path = (_folder(env) / "state.db").absolute()
+    return functools.partial(
+        SqliteStore, path, views={"failures": failures_view(quarantined_at)}, journal_max=journal_max
+    )
+
+
+def open_planned(plan: Plan, env: Mapping[str, str]) -> Governor:
+    """The governor of a daemon, which has a plan and no settings."""
+    return Governor(plan.policies, _opener_of(plan.quarantined_at, plan.journal_max, env)())
+
+
+def open_governor(settings: "Settings", env: Mapping[str, str]) -> Governor:
     """A governor over that store. Units that are not plain processes get their policies by `governor.panel.put`."""
     return Governor(settings.policies(), open_store(settings, env))
 
@@ -49,21 +68,27 @@ def open(  # noqa: A001 - it is flyball.open, as files are opened
     name: str | None = None,
     *,
     config: str | Path | None = None,
-    settings: Settings | None = None,
+    settings: "Settings | None" = None,
     state_dir: str | Path | None = None,
     scratch: bool = False,
-) -> Guard:
+) -> "Guard":
     """A guard for the program at hand, on the settings that are found (or given) and the store of the state folder.
 
     `name` is the program's own; not given: the name of its script. `config` is the path of a settings file. With
     `scratch` nothing is kept: the store is gone with the process.
     """
+    from flyball.config import load  # noqa: PLC0415 - only for programs that open a guard
+    from flyball.guard import Guard  # noqa: PLC0415 - as above
+
     env = {**os.environ, **({"FLYBALL_STATE_DIR": str(state_dir)} if state_dir is not None else {})}
     if settings is None:
         settings = load(Path(config) if config is not None else None, env=env)
-    store = scratch_store() if scratch else open_store(settings, env)
-    changes = None if scratch else _folder(env) / CHANGES
-    return Guard(settings, Governor(settings.policies(), store), name=name or _program(), file=changes)
+    name = name or _program()
+    if scratch:
+        return Guard(settings, Governor(settings.policies(), scratch_store()), name=name)
+    reopen = _opener(settings, env)
+    governor = Governor(settings.policies(), reopen())
+    return Guard(settings, governor, name=name, file=_folder(env).absolute() / CHANGES, reopen=reopen)
 
 
 def _program() -> str:

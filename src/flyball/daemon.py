@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from flyball import app
-from flyball.config import Settings, load
+from flyball.config.plan import Plan
+from flyball.config.planning import ask_for_plan
 from flyball.control.client import SOCKET
 from flyball.control.commands import Request, check_version, not_ok, ok, parse, serve_line
 from flyball.control.context import CommandError, Context
 from flyball.control.past import Past
 from flyball.control.server import Server
-from flyball.errors import FlyballError, SettingsError
+from flyball.errors import FlyballError
 from flyball.fleet import Changes, Fleet, pids
 from flyball.runtimes.guardian import Guard
 from flyball.runtimes.holder import is_gone
@@ -42,28 +43,15 @@ SAME_SIGNAL: Final = 0.5
 """Seconds within which two signals are one: a terminal sends it to the guardian too, which passes it on."""
 
 
-def settings_to_run(config: Path | None, env: Mapping[str, str]) -> Settings:
-    """Settings with which units can be run. SettingsError if they cannot."""
-    settings = load(config, env=env)
-    if settings.lacking:
-        raise SettingsError(list(settings.lacking))
-    if not settings.units:
-        where = settings.source or "the settings (no file was found)"
-        raise FlyballError(
-            f"{where}: there are no units to run", remedy="Name some under `units:`; see `flyball schema`."
-        )
-    return settings
-
-
 class Daemon:
     """Runs until it is told to end."""
 
-    def __init__(self, config: Path | None, env: Mapping[str, str]) -> None:
+    def __init__(self, plan: Plan, env: Mapping[str, str], config: Path | None) -> None:
+        self._plan = plan
         self._config = config
         self._env = env
         self._folder = app.state_dir(env)
         self._guard = Guard(env)
-        self._settings = settings_to_run(config, env)
         self._past = Past()
         self._turn = asyncio.Lock()
         """One command at a time: they share what was read of the journal."""
@@ -78,8 +66,8 @@ class Daemon:
         """From the first look at the store to the last unit's end; the exit code."""
         self._loop = asyncio.get_running_loop()
         spawn.seal()
-        self._governor = await asyncio.to_thread(app.open_governor, self._settings, self._env)
-        self._fleet = Fleet(self._settings, self._governor, self._folder, self._guard)
+        self._governor = await asyncio.to_thread(app.open_planned, self._plan, self._env)
+        self._fleet = Fleet(self._plan, self._governor, self._folder, self._guard)
         server = Server(self._folder / SOCKET, self._serve)
         try:
             await server.open()
@@ -154,12 +142,14 @@ class Daemon:
             return not_ok(number, error)
         context = Context(
             governor=self._governor,
-            settings=self._fleet.settings,
+            settings=self._fleet.plan,
             who=_name_of(uid),
             channel="socket",
             poke=self._poke,
             gone=is_gone,
             past=self._past,
+            says=self._fleet.says,
+            trouble=self._fleet.trouble,
         )
         async with self._turn:
             return await asyncio.to_thread(serve_line, context, line)
@@ -183,9 +173,9 @@ class Daemon:
     # Other settings.
 
     async def _reload(self) -> Changes:
-        source = self._fleet.settings.source
+        source = self._fleet.plan.source
         try:
-            settings = await asyncio.to_thread(settings_to_run, Path(source) if source else self._config, self._env)
+            plan = await asyncio.to_thread(ask_for_plan, Path(source) if source else self._config, self._env)
         except FlyballError as error:
             text = "\n".join([*str(error).splitlines(), "the settings that are in force stay"])
             log.warning("reload refused: %s", error)
@@ -193,7 +183,7 @@ class Daemon:
         async with self._changing:
             if self._ending.is_set():
                 raise CommandError("ending", "the daemon is ending", remedy="Start it anew: `flyball up -d`.")
-            changes = await self._fleet.change(settings)
+            changes = await self._fleet.change(plan)
         log.info("reloaded: %s", _summary(changes))
         return changes
 
@@ -227,10 +217,10 @@ def _name_of(uid: int) -> str:
         return f"uid {uid}"
 
 
-def run(config: Path | None, env: Mapping[str, str]) -> int:
-    """Be the daemon; the exit code."""
+def run(plan: Plan, env: Mapping[str, str], config: Path | None) -> int:
+    """Be the daemon; the exit code. `config` is the file that was named, if one was."""
 
     async def main() -> int:
-        return await Daemon(config, env).run()
+        return await Daemon(plan, env, config).run()
 
     return asyncio.run(main())

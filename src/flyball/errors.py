@@ -18,6 +18,8 @@ class StoreError(FlyballError):
     """The store cannot do what it was asked; nothing was half-written."""
 
     remedy = "Look at the file and its disk, then try again."
+    passes = True
+    """It may be over soon, by itself or because somebody made room: whoever can wait may try again."""
 
 
 class StoreFull(StoreError):
@@ -35,24 +37,28 @@ class StoreReadOnly(StoreError):
 class StoreCorrupt(StoreError):
     """The file is damaged, or is not one of ours."""
 
+    passes = False
     remedy = "Move the file away and restore a copy, or start with a new one; flyball has not changed it."
 
 
 class StoreTooNew(StoreError):
     """The file was written by a newer flyball."""
 
+    passes = False
     remedy = "Upgrade flyball, or use another state folder; the file was left untouched."
 
 
 class StoreUnsafe(StoreError):
     """The SQLite library at hand is known to lose data."""
 
+    passes = False
     remedy = "Install a current apsw: `pip install --upgrade apsw`."
 
 
 class StoreClosed(StoreError):
     """The store was closed, or its writer has ended."""
 
+    passes = False
     remedy = "Open it again."
 
 

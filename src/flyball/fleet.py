@@ -8,14 +8,14 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import NamedTuple
 
-from flyball.config import Settings
-from flyball.config.build import unit_policies
+from flyball.config.plan import Plan
 from flyball.config.units import Strategy, Unit
 from flyball.control.text import describe, one_line
 from flyball.core.codec import decode_state
 from flyball.core.decision import Decision
 from flyball.core.event import Beat, Cause, Event, Exited, Revise, Start
-from flyball.core.policy import AnyPolicy, Key
+from flyball.core.policy import Key
+from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.policies.revision import State as Revisions
 from flyball.runtimes import kept
@@ -41,28 +41,29 @@ class Changes(NamedTuple):
 class Fleet:
     """Looks after the units."""
 
-    def __init__(self, settings: Settings, governor: Governor, folder: Path, guard: Guard | None) -> None:
-        self.settings = settings
+    def __init__(self, plan: Plan, governor: Governor, folder: Path, guard: Guard | None) -> None:
+        self.plan = plan
         self.governor = governor
         self.holder = me()
         self.posts: dict[str, Post] = {}
         self._folder = folder
         self._kept = folder / kept.FOLDER
         self._guard = guard
-        self._pace = Pace(settings.restart_policy.jitter)
+        self._pace = Pace(plan.jitter)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ups: dict[str, asyncio.Event] = {}
         self._leaders: dict[str, str] = {}
         """Of groups that are being restarted: the one that failed, and that the others wait for."""
         self._said: dict[str, tuple[str, ...]] = {}
-        self._policies: dict[tuple[AnyPolicy, ...], tuple[AnyPolicy, ...]] = {}
-        """Each set of policies once: most units stand under the same."""
+        self._troubled: set[str] = set()
+        self.trouble = ""
+        """Why what happens cannot be written down; nothing if it can be."""
 
     # The beginning.
 
     async def begin(self) -> None:
         """Find out what lives and what was lost, have the governor judge that, then start the units."""
-        for unit in self.settings.units:
+        for unit in self.plan.units:
             self._put(unit)
         records = list(kept.read(self._kept))
         lost = await self._adopt(records)
@@ -75,7 +76,7 @@ class Fleet:
         )
         if not decision.proceeds:
             log.warning("nothing is started: %s", "; ".join(reason.text for reason in decision.reasons))
-        changed = await self._revise(self.settings.units)
+        changed = await self._revise(self.plan.units)
         for name, post in self.posts.items():
             if name in changed and post.is_adopting:
                 post.begin_again()
@@ -137,7 +138,7 @@ class Fleet:
         return changed
 
     def _put(self, unit: Unit) -> Post:
-        self._put_policies(unit)
+        self.governor.panel.put(unit.name, self.plan.own[unit.name])
         hands = WatchedHands(unit, self.governor, logs=self._folder / "logs", sockets=self._folder / "notify")
         post = Post(
             unit=unit,
@@ -152,33 +153,28 @@ class Fleet:
         self.posts[unit.name] = post
         return post
 
-    def _put_policies(self, unit: Unit) -> None:
-        policies = unit_policies(self.settings, unit)
-        self.governor.panel.put(unit.name, self._policies.setdefault(policies, policies))
-
     def _start(self, name: str) -> None:
         self._tasks[name] = asyncio.get_running_loop().create_task(self.posts[name].keep())
 
     # Other settings.
 
-    async def change(self, settings: Settings) -> Changes:
+    async def change(self, plan: Plan) -> Changes:
         """Apply what is different in these settings; what is not is not touched. What can go wrong comes first: if it
         does, the settings that are in force stay."""
         before = {name: post.unit for name, post in self.posts.items()}
-        after = {unit.name: unit for unit in settings.units}
+        after = {unit.name: unit for unit in plan.units}
         removed = tuple(name for name in before if name not in after)
         added = tuple(name for name in after if name not in before)
         changed = tuple(name for name, unit in after.items() if name in before and unit != before[name])
-        policies = {name: unit_policies(settings, unit) for name, unit in after.items()}
         await self._revise(after[name] for name in (*added, *changed))
-        self.governor.panel.replace(settings.policies(), policies)
-        self.settings = settings
-        self._pace.jitter = settings.restart_policy.jitter
-        self._policies.clear()
+        self.governor.panel.replace(plan.policies, plan.own)
+        self.plan = plan
+        self._pace.jitter = plan.jitter
         await asyncio.gather(*(self._end(name) for name in (*removed, *changed)))
         for name in removed:
             del self.posts[name], self._tasks[name]
             self._ups.pop(name, None)
+            self._troubled.discard(name)
         for name in (*added, *changed):
             self._put(after[name])
             self._start(name)
@@ -239,9 +235,27 @@ class Fleet:
         if self._leaders.get(post.unit.team) == post.unit.name:
             del self._leaders[post.unit.team]
 
+    def troubled(self, post: Post, error: FlyballError | None) -> None:
+        """The store cannot be written, or can be again. Many units notice that; it is said once."""
+        before = self.trouble
+        if error is None:
+            self._troubled.discard(post.unit.name)
+        else:
+            self._troubled.add(post.unit.name)
+            self.trouble = f"{error}. {error.remedy} What runs goes on; nothing is begun until then."
+        if error is None and not self._troubled:
+            self.trouble = ""
+            log.warning("what happens can be written down again")
+        elif not before:
+            log.error("%s", self.trouble)
+
+    def says(self, unit: str) -> str:
+        """What a unit last said about itself."""
+        return self.posts[unit].hands.says if unit in self.posts else ""
+
     def _restart_mates(self, failed: Post) -> None:
         """One of a group failed. The first one leads: what fails while the group is being restarted changes nothing."""
-        group = next((group for group in self.settings.groups if group.name == failed.unit.team), None)
+        group = next((group for group in self.plan.groups if group.name == failed.unit.team), None)
         if group is None or group.strategy is Strategy.ONE_FOR_ONE or group.name in self._leaders:
             return
         name = failed.unit.name

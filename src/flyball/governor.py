@@ -144,11 +144,11 @@ class Governor:
             return draft
 
         def committed(future: "Future[Entry | None]") -> None:
-            error = first.exception() or future.exception()
+            error = first.exception()
             if error is not None:
                 answer.set_exception(error)
             else:
-                answer.set_result((reported.decision, leave))
+                answer.set_result((reported.decision, None if future.exception() else leave))
 
         first = self.store.transact_soon(reported.docket.keys, reported.draft, sync=reported.sync)
         self.store.transact_soon(asked.docket.keys, ask, sync=asked.sync).add_done_callback(committed)

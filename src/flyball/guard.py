@@ -6,7 +6,6 @@ Here is only how its parts are put together; each part says for itself what it d
 
 import asyncio
 import dataclasses
-import functools
 import hashlib
 import inspect
 import logging
@@ -32,15 +31,19 @@ from flyball.core.time import span
 from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.policies import Budget
-from flyball.runtimes.agent.context import Context
+from flyball.runtimes.agent.block import WatchedBlock
 from flyball.runtimes.agent.ending import Causes
 from flyball.runtimes.agent.inline import Function, InlineHands
+from flyball.runtimes.agent.iteration import repeated
+from flyball.runtimes.agent.process import WorkerHands
 from flyball.runtimes.agent.supervisor import Begins, Supervisor
+from flyball.runtimes.agent.wire import Task, check_function, packed, refuse_while_loading
 from flyball.runtimes.amounts import MONEY, Given, whole
 from flyball.runtimes.calls import Calls
 from flyball.runtimes.driver import Sleep, sleep_until
 from flyball.runtimes.holder import me
 from flyball.runtimes.money import Purse, Reservation, Soon
+from flyball.store import Store
 
 log = logging.getLogger("flyball")
 
@@ -61,9 +64,7 @@ class Agent:
 
     unit: Unit
     function: Function
-    """What a run of it calls."""
-    original: Function
-    """The function as it was written."""
+    every: float | None
     isolation: Isolation
     causes: Causes
     revision: str
@@ -79,6 +80,7 @@ class Guard:
         *,
         name: str,
         file: Path | None = None,
+        reopen: Callable[[], Store] | None = None,
         sleep: Sleep = sleep_until,
     ) -> None:
         self.settings = settings
@@ -86,6 +88,9 @@ class Guard:
         self.name = name
         """The program's own name: what is done outside any agent is on its account."""
         self._file = file
+        """The file that every commit of the store changes, in the state folder."""
+        self._reopen = reopen
+        """Opens the store in another process; None: that cannot be."""
         self._sleep = sleep
         self._agents: dict[str, Agent] = {}
         self._added: list[AnyPolicy] = []
@@ -155,12 +160,47 @@ class Guard:
         def define(function: F) -> F:
             if name in self._agents or name == self.name:
                 raise FlyballError(f"there is an agent {name!r} already", remedy="Give each agent a name of its own.")
-            body: Function = function if every is None else _repeated(function, every)
-            self._agents[name] = Agent(unit, body, function, isolation, causes or {}, _revision(unit, function))
+            if isolation == "process":
+                check_function(name, function)
+            self._agents[name] = Agent(unit, function, every, isolation, causes or {}, _revision(unit, function))
             self._put(unit, *self._budgets(budget, budget_by, tier))
             return function
 
         return define
+
+    def watch(
+        self,
+        name: str,
+        *,
+        deadline: float | None = None,
+        budget: Given | None = None,
+        budget_by: Literal["unit", "run"] = "run",
+        tier: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        user: str = "",
+        tree: str = "",
+        causes: Causes | None = None,
+    ) -> WatchedBlock:
+        """A block of one's own code as a run of an agent: `with` it in a thread, `async with` it in a coroutine. It
+        gives the `Context`.
+
+        It is counted, limited and reported as any run is, but not supervised: a failure leaves the block as it is, and
+        nobody starts it again. Raises a refusal where it may not start. The options are those of `agent`.
+        """
+        if not is_name(name):
+            raise FlyballError(f"{name!r} is no name for a run", remedy=f"A name has {IN_WORDS}.")
+        if name in self._agents or name == self.name:
+            raise FlyballError(f"{name!r} is taken", remedy="Give what is watched a name of its own.")
+        unit = Unit(
+            name=name,
+            command=(),
+            kind="agent",
+            labels={"tree": tree or name, **({"user": user} if user else {}), **(labels or {})},
+            restart=RestartWhen.NEVER,
+            deadline=span(deadline or 0),
+        )
+        self._put(unit, *self._budgets(budget, budget_by, tier))
+        return WatchedBlock(self.governor, unit, causes=causes or {}, listener=self._say)
 
     def run(self, *names: str, on_hang: Literal["report", "exit"] = "report") -> dict[str, Decision]:
         """Supervise the agents (those named, or all) until all are over; what ended each. Ctrl-C and SIGTERM end them
@@ -169,6 +209,7 @@ class Guard:
 
     async def supervise(self, *names: str, on_hang: Literal["report", "exit"] = "report") -> dict[str, Decision]:
         """The same inside an event loop that is there already. When it is cancelled, the agents are ended in order."""
+        refuse_while_loading()
         if self._supervisor is not None:
             raise FlyballError("the agents of this guard are supervised already")
         agents = [self._agent(name) for name in names] if names else list(self._agents.values())
@@ -208,7 +249,15 @@ class Guard:
         return self._agents[name]
 
     def _hands(self, agent: Agent) -> Begins:
-        return InlineHands(agent.unit, agent.function, self.governor, agent.causes, self._stuck, self._sleep)
+        unit, function, causes = agent.unit, agent.function, agent.causes
+        if agent.isolation == "inline":
+            return InlineHands(unit, repeated(function, agent.every), self.governor, causes, self._stuck, self._sleep)
+        if self._reopen is None or self._file is None:
+            text = f"agent {unit.name} has a process of its own, and that cannot see a store that is kept in memory"
+            raise FlyballError(text, remedy='Open the guard without `scratch`, or use `isolation="inline"`.')
+        policies = tuple(self.governor.panel.policies_of(unit.name))
+        task = Task(unit, function, agent.every, causes, policies, self._reopen)
+        return WorkerHands(unit, packed(task), logs=self._file.parent / "logs")
 
     def _stuck(self, life: Any, where: str) -> None:
         if self._supervisor is not None:
@@ -288,29 +337,6 @@ class Guard:
 
 def _labels(user: str, tree: str) -> dict[str, str]:
     return {label: value for label, value in (("user", user), ("tree", tree)) if value}
-
-
-def _repeated(function: Callable[..., Any], every: float) -> Function:
-    """One iteration as a loop. Each iteration that is made is a step: it ends a backoff."""
-    if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def loop(context: Context) -> None:
-            while True:
-                async with context.step("iteration"):
-                    await function(context)
-                await context.sleep(every)
-
-        return loop
-
-    @functools.wraps(function)
-    def threaded(context: Context) -> None:
-        while True:
-            with context.step("iteration"):
-                function(context)
-            context.wait_until(context.now() + span(every))
-
-    return threaded
 
 
 def _revision(unit: Unit, function: Callable[..., Any]) -> str:

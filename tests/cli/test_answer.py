@@ -150,12 +150,14 @@ def test_with_a_daemon(states: Path, asking: Scene, capsys: pytest.CaptureFixtur
 # Two processes.
 
 PROGRAM = """
+import os
+
 from flyball import app
 from flyball.config import load
 from flyball.runtimes.holder import me
 from flyball.runtimes.questions import ask_and_wait
 
-governor = app.open_governor(load())
+governor = app.open_governor(load(), os.environ)
 print(ask_and_wait(governor, "program", me(), {}, "Deploy?", choices=["yes", "no"]), flush=True)
 """
 

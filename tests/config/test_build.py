@@ -12,6 +12,7 @@ from flyball.core.panel import Panel
 from flyball.core.policy import AnyPolicy
 from flyball.core.time import DAY, FOREVER, HOUR, MINUTE, SECOND
 from flyball.policies import (
+    Anomaly,
     Breaker,
     Budget,
     Clock,
@@ -25,6 +26,7 @@ from flyball.policies import (
     Manual,
     Quarantine,
     Question,
+    Reservations,
     Restart,
     Revision,
     Rounds,
@@ -47,6 +49,7 @@ SHARED = (
     Question(),
     Revision(),
     Clock(),
+    Reservations(),
 )
 EVERYONE = (Cooldown(), Quarantine(), Restart(), *SHARED)
 AGENT = (
@@ -58,7 +61,7 @@ WORK = (Limit(by="unit"), Rounds(by="unit"), Convergence(), Stall(), Deadline(),
 
 TABLE: dict[str, tuple[AnyPolicy, ...]] = {
     "process": EVERYONE,
-    "agent": (*AGENT, *SHARED, Loop(), Stall()),
+    "agent": (*AGENT, *SHARED, Loop(), Stall(), Anomaly()),
     "rule": (*EVERYONE, Loop(), Deadline(lasts_max=300 * SECOND)),
     "graph": (*EVERYONE, *WORK),
     "session": (*EVERYONE, *WORK),

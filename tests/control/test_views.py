@@ -1,14 +1,18 @@
 """What people see is computed from states and journal."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from flyball.config import Settings
 from flyball.control.past import ORDERS_MAX, Past
-from flyball.control.views import Look, fleet_view, policy_state, unit_view
+from flyball.control.shapes import FleetView, UnitView
+from flyball.control.views import Gone, Look
 from flyball.core.decision import Verb
 from flyball.core.event import Booted, Cause, Held, Released, Resume, Revise, Step, Stepped, Work
 from flyball.core.policy import Key
 from flyball.core.time import HOUR, MINUTE, SECOND
+from flyball.governor import Governor
 from flyball.store import Draft, Line
 from flyball.store.memory import MemoryStore
 from tests.control.scene import Scene
@@ -17,6 +21,16 @@ from tests.control.scene import Scene
 @pytest.fixture
 def scene() -> Scene:
     return Scene(MemoryStore())
+
+
+def unit_view(governor: Governor, unit: str, *, past: Past | None = None, gone: Gone | None = None) -> UnitView:
+    return Look(governor, past or Past(), gone=gone).unit(unit)
+
+
+def fleet_view(governor: Governor, *, units: Sequence[str] = ()) -> tuple[FleetView, tuple[UnitView, ...]]:
+    look = Look(governor, Past(), units=units)
+    views = tuple(look.unit(unit) for unit in look.units())
+    return look.fleet(views), views
 
 
 def _states(scene: Scene) -> dict[str, str]:
@@ -236,7 +250,7 @@ def test_policy_state(scene: Scene) -> None:
     said = []
     for _ in range(7):
         scene.flap("u", 1)
-        state = policy_state(scene.governor, "u")
+        state = Look(scene.governor, Past()).policy_state("u")
         said.append((state.state, state.consecutive_flaps, state.exits_in_window))
     assert said == [
         ("healthy", 0, 1),
@@ -247,7 +261,7 @@ def test_policy_state(scene: Scene) -> None:
         ("degraded", 4, 6),
         ("halted", 5, 7),
     ]
-    unknown = policy_state(scene.governor, "nobody")
+    unknown = Look(scene.governor, Past()).policy_state("nobody")
     assert (unknown.state, unknown.consecutive_flaps, unknown.exits_in_window) == ("healthy", 0, 0)
 
 

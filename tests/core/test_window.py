@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flyball.core.time import FOREVER, SECOND
-from flyball.core.window import EMPTY, MARKS_MAX, Window, add, below_at, count
+from flyball.core.window import MARKS_MAX, Window, add, below_at, count
 
 LENGTHS = st.sampled_from([1, 10, 1_000, 60 * SECOND])
 GAPS = st.lists(st.one_of(st.sampled_from([0, 1, 9, 10, 11, 60 * SECOND]), st.integers(0, 2_000)), max_size=60)
@@ -15,7 +15,9 @@ GAPS = st.lists(st.one_of(st.sampled_from([0, 1, 9, 10, 11, 60 * SECOND]), st.in
 
 def filled(gaps: list[int], length: int, limit: int) -> tuple[Window, list[int], int]:
     """A window, all instants that were put into it, and the present."""
-    window, marks, now = EMPTY, [], 1_000_000
+    window: Window = ()
+    marks: list[int] = []
+    now = 1_000_000
     for gap in gaps:
         now += gap
         window = add(window, now, length, limit)
@@ -57,7 +59,7 @@ def test_below_at_is_the_first_such_instant(gaps: list[int], length: int, limit:
 @pytest.mark.parametrize(("age", "expected"), [(0, 1), (59_999_999, 1), (60 * SECOND, 1), (60 * SECOND + 1, 0)])
 def test_boundary_is_inclusive(age: int, expected: int) -> None:
     """What is exactly as old as the window is long still counts; a microsecond later it does not."""
-    assert count(add(EMPTY, 0, 60 * SECOND, 5), age, 60 * SECOND) == expected
+    assert count(add((), 0, 60 * SECOND, 5), age, 60 * SECOND) == expected
 
 
 @pytest.mark.parametrize("limit", [1, 5, MARKS_MAX, MARKS_MAX + 1, 1_000_000])
@@ -84,20 +86,20 @@ def test_marks_are_bounded_in_a_short_window_too(length: int) -> None:
 
 def test_several_at_once() -> None:
     """Some at one instant are one mark that counts for all of them."""
-    window = add(add(EMPTY, 5, 10, 100, n=3), 5, 10, 100, n=4)
+    window = add(add((), 5, 10, 100, n=3), 5, 10, 100, n=4)
     assert window == ((5, 7),)
     assert count(window, 15, 10) == 7
 
 
 def test_late_news_is_not_lost() -> None:
     """What is reported late counts with the newest mark: never forgotten early, and instants never fall."""
-    window = add(add(EMPTY, 100, 50, 10), 70, 50, 10)
+    window = add(add((), 100, 50, 10), 70, 50, 10)
     assert window == ((100, 2),)
 
 
 def test_is_a_value() -> None:
     """Adding leaves the window as it was."""
-    before = add(EMPTY, 1, 10, 5)
+    before = add((), 1, 10, 5)
     add(before, 2, 10, 5)
     assert before == ((1, 1),)
 

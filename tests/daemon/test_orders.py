@@ -37,11 +37,13 @@ def test_ready_by_probe(site: Site) -> None:
 
 
 def test_ready_by_notify(site: Site) -> None:
-    """`ready: notify`: what comes after it waits for READY=1; one that reports nothing else is not restarted."""
+    """`ready: notify`: what comes after it waits for READY=1; one that reports nothing else is not restarted. What it
+    says of itself by STATUS is shown by `why`."""
     ready = textwrap.dedent("""
         import os, pathlib, signal, socket, time
         while not pathlib.Path("go").exists(): time.sleep(0.01)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s: s.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
+        said = b"READY=1\\nSTATUS=12 of 40 files"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s: s.sendto(said, os.environ["NOTIFY_SOCKET"])
         signal.pause()
     """)
     command = {"command": [sys.executable, "-c", ready], "cwd": str(site.folder), "ready": "notify"}
@@ -50,6 +52,7 @@ def test_ready_by_notify(site: Site) -> None:
     site.all_up("first")
     (site.folder / "go").touch()
     site.all_up("first", "second")
+    assert "it says: 12 of 40 files" in site.flyball("why", "first").stdout
 
 
 def test_hung(site: Site) -> None:

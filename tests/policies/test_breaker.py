@@ -3,7 +3,8 @@
 import pytest
 
 from flyball.core.decision import Verb
-from flyball.core.event import Cause
+from flyball.core.event import Cause, Step, Stepped, Work
+from flyball.core.policy import Gate, weigh
 from flyball.core.time import SECOND
 from flyball.policies.breaker import Breaker
 from tests.policies.walk import Walk
@@ -205,3 +206,146 @@ def test_runs_lost_with_their_supervisor_do_not_open_it() -> None:
     assert walk.start("p", run="1").proceeds
     walk.end("p", run="1", cause=Cause.LOST)
     assert walk.says().codes == ("circuit_open",)
+
+
+# At steps.
+
+CALLS = Breaker(name="call_breaker", by="provider", units_min=1, at=Gate.STEP)
+
+
+def made(
+    walk: Walk, *, error: bool = False, cut: bool = False, ago: int = 0, run: str = "r0", allowed: int = 0
+) -> None:
+    """A step was made."""
+    work = Work(pattern="fetch", error=error, cut=cut, ago=ago)
+    walk.tell(Stepped(unit="shop", run=run, done=(work,), allowed=allowed))
+
+
+def opened_by_steps() -> Walk:
+    """A breaker at steps that five failing ones have opened, just now."""
+    walk = Walk(CALLS)
+    for _ in range(5):
+        walk.step("fetch")
+        made(walk, error=True)
+    assert walk.says().codes == ("circuit_open",)
+    return walk
+
+
+@pytest.mark.parametrize(("failures", "open_"), [(4, False), (5, True)])
+@pytest.mark.parametrize("together", [False, True])
+def test_failing_steps_open_it(failures: int, open_: bool, together: bool) -> None:
+    """Reported one by one, or together; those that went well in between neither count nor reset."""
+    walk = Walk(CALLS)
+    works = [Work(error=True), Work()] * failures
+    if together:
+        walk.stepped(*works, allowed=64)
+    else:
+        for work in works:
+            walk.stepped(work)
+    assert walk.step("fetch").proceeds is not open_
+
+
+@pytest.mark.parametrize("work", [Work(), Work(cut=True), Work(error=True, refused=True)])
+def test_only_failing_steps_count(work: Work) -> None:
+    """Neither what went well, nor what was cut short, nor what was not made."""
+    walk = Walk(CALLS)
+    for _ in range(20):
+        walk.stepped(work)
+    assert walk.forgot()
+
+
+def test_many_alike_count_as_many() -> None:
+    """Five failures in one work are five."""
+    walk = Walk(CALLS)
+    walk.stepped(Work(error=True, times=5), allowed=5)
+    assert not walk.says().proceeds
+
+
+def test_runs_are_not_its_business() -> None:
+    """At steps, failing runs do not count: they may fail for other reasons. While it is open, none is started."""
+    walk = Walk(CALLS)
+    for _ in range(9):
+        walk.start()
+        walk.fail()
+    assert walk.forgot()
+    assert opened_by_steps().start().codes == ("circuit_open",)
+
+
+def test_three_trial_steps_at_a_time() -> None:
+    """Of one run or of several; the fourth is worth asking for again in a second, and one that ends makes room."""
+    walk = opened_by_steps().pass_(60)
+    assert [walk.tell(Step(unit="shop", run=run)).verb for run in ("a", "a", "b", "a")] == [Verb.PROCEED] * 3 + [
+        Verb.WAIT
+    ]
+    decision = walk.step("fetch")
+    assert decision.codes == ("circuit_half_open",)
+    assert decision.until == walk.now + SECOND
+    made(walk, run="a")
+    assert walk.step("fetch").proceeds
+
+
+def test_three_successful_steps_close_it() -> None:
+    """Two do not; and one that was cut short gives its place back, and nothing else."""
+    walk = opened_by_steps().pass_(60)
+    for cut in (False, True, False):
+        walk.step("fetch")
+        made(walk, cut=cut)
+    assert walk.state.successes == 2
+    assert not walk.state.trials
+    walk.step("fetch")
+    made(walk)
+    assert walk.forgot()
+
+
+def test_one_failing_step_opens_it_again() -> None:
+    """For a minute from then on."""
+    walk = opened_by_steps().pass_(60)
+    walk.step("fetch")
+    made(walk)
+    walk.step("fetch")
+    walk.pass_(5)
+    made(walk, error=True, ago=5 * SECOND)
+    assert walk.says().until == walk.now + 60 * SECOND
+
+
+@pytest.mark.parametrize("error", [False, True])
+@pytest.mark.parametrize(("ago", "allowed"), [(61 * SECOND, 0), (0, 64)])
+def test_steps_from_before_are_no_trials(error: bool, ago: int, allowed: int) -> None:
+    """A step that was asked for before it opened, or granted with others, says nothing now."""
+    walk = opened_by_steps().pass_(60)
+    walk.step("fetch")
+    before = walk.state
+    made(walk, error=error, ago=ago, allowed=allowed)
+    assert walk.state == before
+
+
+def test_a_trial_step_that_nobody_reports_is_no_success() -> None:
+    """After a minute its place is another's; three such do not close it."""
+    walk = opened_by_steps().pass_(60)
+    for _ in range(3):
+        assert walk.step("fetch").proceeds
+    walk.pass_span(60 * SECOND - 1)
+    assert not walk.step("fetch").proceeds
+    walk.pass_span(1)
+    assert walk.step("fetch").proceeds
+    assert walk.state.successes == 0
+    assert len(walk.state.trials) == 1
+
+
+@pytest.mark.parametrize(("after", "steps"), [(None, 64), (60, 1)])
+def test_while_it_is_not_closed_steps_are_granted_one_by_one(after: int | None, steps: int) -> None:
+    """Of steps that were granted together nobody knows when they are made."""
+    walk = Walk(CALLS) if after is None else opened_by_steps().pass_(after)
+    outcome = weigh([walk.policy], [walk.state], Step(unit="shop", run="r", steps=64), walk.now)
+    assert isinstance(outcome.event, Step)
+    assert outcome.event.steps == steps
+
+
+def test_trials_of_runs_whose_names_look_alike() -> None:
+    """Run `a/0` is not the first trial of run `a`."""
+    walk = opened_by_steps().pass_(60)
+    assert walk.tell(Step(unit="shop", run="a/0")).proceeds
+    made(walk, run="a")
+    assert walk.state.successes == 0
+    made(walk, run="a/0")
+    assert walk.state.successes == 1

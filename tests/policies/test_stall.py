@@ -1,9 +1,12 @@
 """Stall: an agent that goes round in circles is told, then refused the repeated call, then stopped."""
 
+import msgspec
 import pytest
 
-from flyball.core.decision import Verb
-from flyball.core.event import Cause, Work
+from flyball.core.codec import encode
+from flyball.core.decision import PROCEED, Verb
+from flyball.core.event import Cause, Stepped, Work
+from flyball.core.failure import text_fingerprint
 from flyball.core.time import FOREVER, MINUTE, SECOND
 from flyball.policies.stall import Stall
 from tests.policies.walk import Walk
@@ -41,13 +44,33 @@ def after(*texts: str, policy: Stall | None = None) -> Walk:
         (["a:x", "b!x"], 0),
         (["a:1", "a:1", "a:1"], 4),
         (["a:1", "a:1", "a:1", "b:2", "c:3"], 0),
+        (["a!x", "a!x"], 2),
+        (["a!x", "b!y", "a!x"], 3),
+        (["a!x", "b!y", "a!x", "b!y"], 6),
+        (["a!x", "b:1", "a!x"], 2),
+        (["a!x", "b:1", "a!x", "c!y", "a!x"], 3),
+        (["a:1", "b!y", "a:1"], 2),
+        (["a:1", "a:1", "b", "c"], 2),
+        (["a:1", "a:1", "b", "b"], 2),
     ],
     ids=str,
 )
 def test_the_score(texts: list[str], score: int) -> None:
-    """+2 for a known pair, +1 for a new call with a known error, 0 for a known call with a new result, -2 for new
-    ground, and never below 0."""
+    """+2 for a known pair, +3 for a failure that is gone back to after nothing but failures, +1 for a new call with a
+    known error, 0 for a known call with a new result and for what has no result, -2 for new ground, and never below
+    0."""
     assert after(*texts).state.score == score
+
+
+@pytest.mark.parametrize("stop_at", [6, 8])
+def test_a_new_call_never_stops_by_the_score(stop_at: int) -> None:
+    """It may be the way out: errors that are known, by calls that are not, bring the score to just below. The first
+    known pair after them stops it."""
+    walk = Walk(Stall(stop_at=stop_at, same_error_max=900))
+    for number in range(30):
+        assert walk.stepped(work(f"c{number}!{number % 2}")).proceeds
+    assert walk.state.score == stop_at - 1
+    assert walk.stepped(work("c7!1")).verb is Verb.STOP
 
 
 def test_a_new_world_is_new_ground() -> None:
@@ -137,6 +160,73 @@ def test_a_circle_that_is_left_is_none() -> None:
         assert walk.says().proceeds
 
 
+@pytest.mark.parametrize("period", [1, 2, 5])
+def test_a_chant(period: int) -> None:
+    """What an agent says over and over, calling nothing, is a circle without results; told in other words each time it
+    is none, and a text said before each call that leads on is none either."""
+    chant, varied, between = Walk(Stall()), Walk(Stall()), Walk(Stall())
+    for number in range(6 * period):
+        assert chant.says().proceeds
+        chant.stepped(Work(call=text_fingerprint(f"Let me think. {number % period} At 12:00:{number:02}.")))
+        varied.stepped(Work(call=text_fingerprint(f"Now part {number}.")))
+        between.stepped(Work(call=text_fingerprint("Next one.")), work(f"read{number}:{number}"))
+        assert varied.says() == between.says() == PROCEED
+    assert chant.says().codes == ("going_in_circles",)
+
+
+def test_words_do_not_make_up_for_repetition() -> None:
+    """An agent that says something new before each repetition is stopped like one that does not."""
+    walk = Walk(Stall())
+    for number in range(4):
+        assert walk.says().proceeds
+        walk.stepped(Work(call=text_fingerprint(f"Attempt {number}.")))
+        walk.stepped(work("a:1"))
+    assert walk.says().verb is Verb.STOP
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        (["a:1"] * 4, "a circle of one step since step 1 (score 6; search)"),
+        (["x:0", "a:1", "b:2", "a:1", "b:2", "a:1"], "a circle of 2 steps since step 2 (score 6; search, search)"),
+        (["a:1", "b:2", "b:2", "c!3", "a:1", "b:2"], "calls repeated since step 2 that gave the same before"),
+        ([f"c{number}!e" for number in range(8)], "8 errors in a row that it had before, since step 1; the last: sea"),
+    ],
+    ids=["period 1", "period 2", "no period", "errors"],
+)
+def test_says_where_it_began(steps: list[str], text: str) -> None:
+    """The step, and what kind of call it is."""
+    walk = Walk(Stall(stop_at=6))
+    for step in steps:
+        decision = walk.stepped(msgspec.structs.replace(work(step), pattern="search"))
+    assert decision.verb is Verb.STOP
+    assert text in decision.reasons[0].text
+
+
+def test_a_refusal_does_not_move_the_beginning() -> None:
+    """An agent that insists is stopped, and still told where the circle began."""
+    walk = Walk(Stall(stop_at=8, repeats_max=9))
+    walk.stepped(*map(work, ("x:0", "a:1", "b:2", "a:1", "b:2", "a:1")))
+    for _ in range(2):
+        assert walk.step(call="a").codes == ("repeated_call",)
+        decision = walk.stepped(Work(call="a", refused=True))
+    assert decision.verb is Verb.STOP
+    assert "a circle of 2 steps since step 2 (score 8" in decision.reasons[0].text
+
+
+def test_the_state_has_a_bound() -> None:
+    """However many steps, and however long their names: it is as large after 30,000 as after 3,000."""
+    walk = Walk(Stall(nudge_at=10**9, refuse_at=10**9, stop_at=10**9, repeats_max=10**9, same_error_max=10**9))
+    policy, state, sizes = walk.policy, walk.state, []
+    for number in range(30_000):
+        name = f"{number if number % 4 else number - 4:>060}"
+        done = Work(pattern="p" * 190, call=name, result=name * 3, world=name, error=number % 3 == 0)
+        state = policy.evolve(state, Stepped(unit="shop", run="r", done=(done,)), walk.now)
+        if number % 300 == 299:
+            sizes.append(len(encode(state)))
+    assert max(sizes[10:]) <= 1.02 * max(sizes[:10]) < 65_536
+
+
 @pytest.mark.parametrize(("times", "verb", "codes"), [(3, Verb.PROCEED, ()), (4, Verb.PROCEED, ("repeating",))])
 def test_the_same_error_nudges(times: int, verb: Verb, codes: tuple[str, ...]) -> None:
     """The same error four times, across different calls, is a reason to say so."""
@@ -148,7 +238,7 @@ def test_the_same_error_nudges(times: int, verb: Verb, codes: tuple[str, ...]) -
 
 @pytest.mark.parametrize(("times", "stopped"), [(7, False), (8, True)])
 def test_the_same_error_stops(times: int, stopped: bool) -> None:
-    """And eight times to stop; another result in between starts it anew."""
+    """And eight times to stop; another result in between starts it anew, another error that is known does not."""
     for between, expected in ((False, stopped), (True, False)):
         walk = Walk(Stall(nudge_at=900, refuse_at=900, stop_at=900))
         for number in range(times):
@@ -156,6 +246,11 @@ def test_the_same_error_stops(times: int, stopped: bool) -> None:
             if between and number == 3:
                 walk.stepped(work("fine:x"))
         assert (walk.says().verb is Verb.STOP) is expected
+    walk = Walk(Stall(nudge_at=900, refuse_at=900, stop_at=900))
+    walk.stepped(work("x!e"), work("y!f"))
+    for number in range(times - 1):
+        walk.stepped(work(f"c{number}!{'ef'[number % 2]}"))
+    assert (walk.says().verb is Verb.STOP) is stopped
 
 
 def test_a_person_who_says_something_new() -> None:

@@ -1,20 +1,22 @@
 """The driver: what it makes of each answer, on a clock that the test moves. Nothing sleeps."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
 
 from flyball.config import load
 from flyball.core.codec import Body, decode_body
-from flyball.core.decision import Decision, Verb
+from flyball.core.decision import PROCEED, Decision, Verb
 from flyball.core.event import Beat, Cause, Event, Exited, Held, Released, Start
-from flyball.core.policy import AnyPolicy
+from flyball.core.policy import AnyPolicy, Key
 from flyball.core.time import FOREVER, HOUR, MINUTE, SECOND, Instant, Span
+from flyball.errors import StoreCorrupt, StoreError, StoreFull
 from flyball.governor import Governor
 from flyball.policies import Deadline
 from flyball.runtimes.driver import Driver, Ending
+from flyball.store import Drafter, Entry
 from flyball.store.memory import MemoryStore
 from flyball.testing.clock import FakeClock
 
@@ -87,17 +89,35 @@ class FakeHands:
         return self.lives[-1]
 
 
+class Disk(MemoryStore):
+    """A store whose disk is full from one instant to another."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.full_from, self.full_to = FOREVER, FOREVER
+        self.error = StoreFull("no room")
+
+    def transact(self, keys: Sequence[Key], draft: Drafter, *, sync: bool = True) -> Entry | None:
+        if self.full_from <= self.clock.now() < self.full_to:
+            draft(self.read(keys))
+            raise self.error
+        return super().transact(keys, draft, sync=sync)
+
+
 class House:
     """A driver on default settings, with fake hands."""
 
     def __init__(self, *more: AnyPolicy, **hands: Any) -> None:
         self.time = Time()
-        self.store = MemoryStore()
+        self.store = Disk(self.time.clock)
         self.governor = Governor([*load(env={}).policies("process"), *more], self.store, self.time.clock)
         self.hands = FakeHands(self.time, **hands)
         self.seen: list[tuple[str, Verb]] = []
         self.on_answer: Callable[[Event, Decision], None] | None = None
         self.driver = Driver("u", self.hands, self.governor, "host/1/1", listener=self._listen, sleep=self.time.sleep)
+        self.troubles: list[StoreError | None] = []
+        self.driver.troubled = self.troubles.append
 
     def _listen(self, driver: Driver, event: Event, decision: Decision) -> None:
         self.seen.append((type(event).__name__, decision.verb))
@@ -273,3 +293,62 @@ def test_none_waits_for_another() -> None:
     began = house.time.clock.now()
     asyncio.run(house.time.play(both()))
     assert lives[-1] - began == 100 * SECOND
+
+
+def test_full_disk_while_it_runs() -> None:
+    """What runs goes on while its lease cannot be renewed; somebody is told, once; its exit is written down as it was
+    when there is room, and only then anything follows."""
+    house = House(uptime=100 * SECOND)
+    began = house.time.clock.now()
+    house.store.full_from, house.store.full_to = began + 10 * SECOND, began + 201 * SECOND
+    assert "quarantined" in house.play().codes
+    assert house.hands.lives[0].ends == 0
+    assert {(left.cause, left.error) for left in house.exits()} == {(Cause.ERROR, "exit 3")}
+    assert len(house.exits()) == len(house.hands.begun) == 6, "none was lost, and none was counted twice"
+    assert house.hands.begun[1][0] >= house.store.full_to
+    assert house.troubles == [house.store.error, None]
+
+
+def test_full_disk_at_the_start() -> None:
+    """Nothing is begun that cannot be counted before."""
+    house = House(cause=Cause.DONE)
+    began = house.time.clock.now()
+    house.store.full_from, house.store.full_to = began, began + MINUTE
+    assert house.play().codes == ("ended_done",)
+    assert [at >= began + MINUTE for at, _ in house.hands.begun] == [True]
+
+
+def test_full_disk_and_a_deadline() -> None:
+    """A deadline holds also while nothing can be written down."""
+    house = House(Deadline(lasts_max=MINUTE), uptime=FOREVER)
+    began = house.time.clock.now()
+    house.store.full_from, house.store.full_to = began + 10 * SECOND, began + HOUR
+    ended: list[Instant] = []
+
+    async def ended_at() -> Decision:
+        while not house.hands.lives or not house.hands.lives[0].ends:
+            await asyncio.sleep(0)
+        ended.append(house.time.clock.now())
+        house.driver.hands = FakeHands(house.time, cause=Cause.DONE)
+        return PROCEED
+
+    async def both() -> Decision:
+        return (await asyncio.gather(house.driver.drive(), ended_at()))[0]
+
+    assert asyncio.run(house.time.play(both())).codes == ("ended_done",)
+    assert ended[0] - began == MINUTE
+    assert [left.cause for left in house.exits()] == [Cause.TIMEOUT, Cause.DONE]
+
+
+@pytest.mark.parametrize("how", ["told to give up", "a broken store"])
+def test_store_that_is_not_waited_for(how: str) -> None:
+    """Whoever has to end does not wait for room on the disk; what does not pass is not waited for at all."""
+    house = House()
+    house.store.full_from = house.time.clock.now()
+    if how == "a broken store":
+        house.store.error = StoreCorrupt("damaged")
+    else:
+        house.driver.troubled = lambda _: house.driver.give_up()
+    with pytest.raises(type(house.store.error)):
+        house.play()
+    assert house.hands.begun == []

@@ -407,7 +407,7 @@ def test_the_last_step_may_use_what_is_kept_back() -> None:
     """There is always something to wrap up with."""
     bank = Bank([Budget(by="unit", kept_back=20 * CENT)])
     bank.purse().reserve("0.80").settle("0.80")
-    with pytest.raises(OutOfBudget, match="0[.]20 USD of it kept back"):
+    with pytest.raises(OutOfBudget, match=r"0[.]20 USD of it kept back"):
         bank.purse().reserve("0.10")
     bank.purse().reserve("0.10", last=True).settle("0.10")
 

@@ -131,11 +131,10 @@ def test_descendants_are_heard(notify: Notify, text: str) -> None:
     assert heard[0].get("STATUS") == "here"
 
 
-def test_a_stranger_is_counted_and_not_heard(notify: Notify) -> None:
+def test_a_stranger_is_not_heard(notify: Notify) -> None:
     """A process that has nothing to do with the run cannot feed its watchdog."""
     with command("cat") as other:
         assert hear_here(notify, "WATCHDOG=1", pid=other.pid) == []
-    assert (notify.heard.strangers, notify.heard.taken) == (1, 0)
 
 
 def test_the_runs_name_makes_a_stranger_one_of_its_own(notify: Notify) -> None:
@@ -144,7 +143,6 @@ def test_the_runs_name_makes_a_stranger_one_of_its_own(notify: Notify) -> None:
         assert hear_here(notify, "X_FLYBALL_SPENT=1", f"X_FLYBALL_RUN={RUN}", pid=other.pid)
         notify.expect("the next run")
         assert not hear_here(notify, "X_FLYBALL_SPENT=1", f"X_FLYBALL_RUN={RUN}", pid=other.pid)
-    assert notify.heard.strangers == 1
 
 
 def test_of_a_sender_that_has_ended_only_signs_of_life_are_taken(notify: Notify) -> None:
@@ -165,7 +163,6 @@ def test_of_a_sender_that_has_ended_only_signs_of_life_are_taken(notify: Notify)
 
     asyncio.run(listen())
     assert [message.pairs[0] for message in heard] == [("READY", "1"), ("X_FLYBALL_SPENT", "2")]
-    assert notify.heard.strangers == 1
 
 
 @pytest.mark.parametrize("missing", ["credentials", "proc"])
@@ -233,14 +230,13 @@ def test_garbage_never_raises(lines: list[bytes]) -> None:
     assert len(pairs) <= LINES_MAX
 
 
-def test_what_is_too_long_or_says_nothing_is_counted(notify: Notify) -> None:
+def test_what_is_too_long_or_says_nothing_is_not_heard(notify: Notify) -> None:
     """A message that does not fit is not read in part: half a message may say something else."""
     assert not hear_here(notify, "STATUS=" + "x" * MESSAGE_BYTES_MAX)
     notify.expect(RUN)
     assert not hear_here(notify, "no pair in here")
     notify.expect(RUN)
     assert not hear_here(notify, "")
-    assert notify.heard.garbled == 3
     notify.expect(RUN)
     (message,) = hear_here(notify, *["A=1"] * 1_000, pid=os.getpid())
     assert len(message.pairs) == LINES_MAX
@@ -283,7 +279,7 @@ def test_while_paused_nothing_is_read_and_nothing_is_lost(notify: Notify) -> Non
 
 @pytest.mark.parametrize("name", ["", "answer.sock"])
 def test_an_answer_reaches_a_sender_with_an_address(notify: Notify, folder: Path, name: str) -> None:
-    """A sender whose socket has a name, of the kernel's or a file's, gets answers; one that left is counted."""
+    """A sender whose socket has a name, of the kernel's or a file's, gets answers; that one left is no error."""
 
     async def listen() -> None:
         heard: list[Message] = []
@@ -299,7 +295,6 @@ def test_an_answer_reaches_a_sender_with_an_address(notify: Notify, folder: Path
         heard[0].answer(b"too late")
 
     asyncio.run(listen())
-    assert notify.heard.unanswered == 1
 
 
 def test_only_its_user_can_reach_it(notify: Notify) -> None:

@@ -51,6 +51,7 @@ COMMANDS: Final = {
     "config": ("flyball.cli.config_:config", "Show every effective setting and where it came from."),
     "schema": ("flyball.cli.schema:schema", "Print the JSON Schema of the settings, for editors."),
     "simulate": ("flyball.cli.simulate:simulate", "Show what the settings do to a unit that misbehaves."),
+    "replay": ("flyball.cli.replay:replay", "Show what other settings would have made of what happened."),
     "completion": ("flyball.cli.completion:completion", "Print the completion script of a shell."),
 }
 """Each command: where it is found, and what it does."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import click
 import msgspec
@@ -26,9 +26,13 @@ from flyball.replay import export, recorded
 from flyball.replay.export import Told, told
 from flyball.replay.history import Course, Record, Window
 from flyball.replay.journal import NO_STATES
-from flyball.replay.lines import STDIN, Lines
+from flyball.replay.lines import Lines
 from flyball.replay.recorded import RecordedRun, Runs
 from flyball.store import Snapshot, Store
+
+T = TypeVar("T")
+Named = list[tuple[str, Settings]]
+"""Settings with their names: the present ones, and the others."""
 
 CHUNK_MAX: Final = 5_000
 """Entries in memory at a time."""
@@ -65,7 +69,10 @@ def _since(_: click.Context, __: click.Parameter, given: str | None) -> Instant 
 @click.option("--since", callback=_since, metavar="TIME", help="Count what is not older than this: 10m, 1h, 7d.")
 @click.option("--with", "other", type=click.Path(path_type=Path), metavar="FILE", help="The other settings.")
 @click.option(
-    "--config", type=click.Path(path_type=Path), metavar="FILE", help="The present ones; not given: as flyball finds them."
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The present ones; not given: as flyball finds them.",
 )
 @click.option(
     "--kind",
@@ -95,29 +102,29 @@ def replay(
     FILE has recorded runs or a journal written out by `flyball events --json`, one JSON object a line, plain or
     gzipped; - is stdin. Without FILE it is the journal of this machine. Nothing is changed by it.
     """
-    settings = {_name(load(config)): load(config)}
+    present = load(config)
+    settings: Named = [(_name(present), present)]
     if other is not None:
-        settings[str(other)] = load(other)
+        settings.append((str(other), load(other)))
     if file is None:
-        compared = _own_journal(list(settings.items()), since, kind)
+        compared = _own_journal(settings, since, kind)
         if compared is None:
             click.echo("Nothing ran here yet.")
             return FINE
     else:
         with closing(Lines(file)) as lines:
-            compared = _file(lines, list(settings.items()), since, kind, skip=skip_broken)
-    replay_report.print_json(compared) if as_json else replay_report.print_text(compared, chart=not plain)
-    return FAILED if check and compared.differing is not None and compared.differing.count else FINE
+            compared = _file(lines, settings, since, kind, skip=skip_broken)
+    if as_json:
+        replay_report.print_json(compared)
+    else:
+        replay_report.print_text(compared, chart=not plain)
+    return FAILED if check and compared.differing is not None and compared.differing.number else FINE
 
 
 def _name(settings: Settings) -> str:
     """Where settings come from, in words."""
     changed = any(effective.origin != DEFAULT for effective in settings.effective())
     return settings.source or ("the environment" if changed else "default settings")
-
-
-Named = list[tuple[str, Settings]]
-"""Settings with their names: the present ones, and the others."""
 
 
 # Files.
@@ -161,7 +168,7 @@ def _runs(lines: Lines, settings: Named, kind: str, *, skip: bool) -> Compared:
     return Compared(
         kind="runs",
         name=lines.name,
-        count=count,
+        total=count,
         broken=lines.broken,
         sides=[side.side for side in sides],
         rated=rated,
@@ -236,9 +243,7 @@ def _journal(
             agents.add(entry.event.unit)
     window = Window(since if since is not None else int(first) if count else 0, last)
     record = Record("recorded", window)
-    courses = [
-        Course(name, _panel(own, agents, kind), base, window, allowances=allowances) for name, own in settings
-    ]
+    courses = [Course(name, _panel(own, agents, kind), base, window, allowances=allowances) for name, own in settings]
     for entry in _told_of(entries(), "entries"):
         record.hear(entry)
         for course in courses:
@@ -248,7 +253,7 @@ def _journal(
     return Compared(
         kind="journal",
         name="",
-        count=count,
+        total=count,
         broken=0,
         sides=[record.side, *(course.side for course in courses)],
         window=window,

@@ -46,7 +46,7 @@ def status(units: tuple[str, ...], as_json: bool, check: bool, watch: bool) -> i
             print_json(said)
         else:
             _print(said, fresh=ask.fresh)
-    waits = said["fleet"]["held"] or any(unit["held"] or unit["questions"] for unit in said["units"])
+    waits = said["trouble"] or said["fleet"]["held"] or any(unit["held"] or unit["questions"] for unit in said["units"])
     return FAILED if check and waits else FINE
 
 
@@ -56,6 +56,8 @@ def _print(said: Mapping[str, Any], *, fresh: bool) -> None:
         click.echo("Nothing ran here yet." if fresh or not fleet["reasons"] else _fleet_line(fleet))
         return
     click.echo(_fleet_line(fleet))
+    if said["trouble"]:
+        click.echo(f"  {one_line(said['trouble'])}")
     for reason in fleet["reasons"]:
         click.echo(f"  {one_line(reason['text'])}. {reason['remedy']}")
     click.echo("")

@@ -1,14 +1,11 @@
 """`flyball up`, `flyball down` and `flyball reload`: the daemon, from outside."""
 
-import logging
-import logging.handlers
 import os
 import select
 import subprocess
 import sys
 import tempfile
 import time
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
 
@@ -16,17 +13,15 @@ import click
 
 from flyball import app, daemon
 from flyball.cli import FAILED, FINE
+from flyball.config.planning import read_plan
 from flyball.control.client import connect
 from flyball.core.time import parse_span
+from flyball.daemon_main import LOG
 from flyball.errors import FlyballError
 from flyball.runtimes import guardian, kept
 
-LOG: Final = "daemon.log"
 ERRORS: Final = "daemon.err"
 """What the guardian, and a daemon that cannot start, have to say. Made anew by each `up -d`."""
-LOG_BYTES_MAX: Final = 5 * 1024 * 1024
-LOG_FILES: Final = 3
-"""The log and those before it: 20 MB at most."""
 READY_MAX: Final = 60.0
 """Seconds for a daemon to be ready. It takes a fraction of one; a large store on a slow disk takes a few."""
 ERRORS_BYTES_MAX: Final = 4096
@@ -55,45 +50,37 @@ def up(detach: bool, config: Path | None) -> int:
     Ctrl-C or SIGTERM ends all units in order, SIGHUP reloads the settings. When the daemon is killed, its units are
     ended with it, except those with `on_supervisor_death: keep`.
     """
-    if guardian.is_guarded(os.environ):
-        return _be_the_daemon(config)
-    settings = daemon.settings_to_run(config, os.environ)
-    for warning in settings.warnings():
+    plan, warnings = read_plan(config, os.environ)
+    for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
     folder = app.state_dir(os.environ)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    argv = [sys.executable, "-P", "-m", "flyball", "up"]
+    argv = [sys.executable, "-P", "-m", "flyball.daemon_main"]
     if config is not None:
-        argv += ["--config", str(config.absolute())]
+        argv.append(str(config.absolute()))
     places = {"kept": str(folder / kept.FOLDER), "lock": str(folder / daemon.LOCK)}
+    given = _hand_over(plan.encode())
     if not detach:
+        os.environ[guardian.PLAN] = str(given)
         guardian.guarded(argv, **places)
-    return _detach(guardian.command(argv, **places), folder)
+    return _detach(guardian.command(argv, **places), folder, given)
 
 
-def _be_the_daemon(config: Path | None) -> int:
-    env = dict(os.environ)
-    # Neither is for the units.
-    detached = os.environ.pop(daemon.READY, None) is not None
-    handler: logging.Handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("flyball: %(message)s"))
-    if detached:
-        handler = _LogFile(app.state_dir(env) / LOG, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    logging.getLogger("flyball").setLevel(logging.INFO)
-    return daemon.run(config, env)
+def _hand_over(plan: bytes) -> int:
+    """A file that the daemon inherits. It may hold secrets, so it has no name, and is in memory where that can be."""
+    if hasattr(os, "memfd_create"):
+        number = os.memfd_create("flyball-plan", 0)
+    else:
+        with tempfile.TemporaryFile() as file:
+            number = os.dup(file.fileno())
+    with os.fdopen(os.dup(number), "wb") as writing:
+        writing.write(plan)
+    os.lseek(number, 0, os.SEEK_SET)
+    os.set_inheritable(number, True)
+    return number
 
 
-class _LogFile(logging.handlers.RotatingFileHandler):
-    """A log that nobody else can read."""
-
-    def _open(self) -> TextIOWrapper:
-        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        return TextIOWrapper(os.fdopen(descriptor, "ab"), encoding="utf-8")
-
-
-def _detach(argv: list[str], folder: Path) -> int:
+def _detach(argv: list[str], folder: Path, plan: int) -> int:
     """Start it in a session of its own, and wait until it is ready or says why not."""
     reading, writing = os.pipe()
     # Of its own until it is ready: it may turn out that another daemon runs here, which has this file already.
@@ -106,8 +93,8 @@ def _detach(argv: list[str], folder: Path) -> int:
             stdout=stream,
             stderr=stream,
             start_new_session=True,
-            pass_fds=[writing],
-            env={**os.environ, daemon.READY: str(writing)},
+            pass_fds=[writing, plan],
+            env={**os.environ, daemon.READY: str(writing), guardian.PLAN: str(plan)},
         )
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:

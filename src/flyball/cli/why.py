@@ -37,6 +37,8 @@ def _lines(said: Mapping[str, Any]) -> Iterable[str]:
     yield f"{unit['name']} is {coloured(unit['state'], unit['state'])}{since}{_running(unit)}"
     for reason in unit["reasons"]:
         yield f"  {one_line(reason['text'])}{_until(reason, now)}"
+    if said["says"]:
+        yield f"  it says: {one_line(said['says'])}"
     yield from _facts(unit, now)
     yield from _opinions(said["opinions"], now)
     if said["events"]:

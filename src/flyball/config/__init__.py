@@ -1,5 +1,5 @@
-"""Settings: from a file and the environment to policies. What reads files imports pydantic, so each name is loaded when
-it is first used: what a unit is (`config.units`) can be had without."""
+"""Settings: from a file and the environment to policies. What this imports when it is used imports pydantic; nothing
+below it does, nor do the plain values in here (`units`, `plan`, `money`)."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from flyball.config.settings import Effective as Effective
     from flyball.config.settings import Settings as Settings
 
-_HOME_OF = {
-    "DEFAULT": "flyball.config.settings",
-    "Effective": "flyball.config.settings",
-    "Settings": "flyball.config.settings",
-    "get_tier_limit": "flyball.config.build",
-    "json_schema": "flyball.config.schema",
-    "load": "flyball.config.layers",
+_HOMES = {
+    "DEFAULT": "settings",
+    "Effective": "settings",
+    "Settings": "settings",
+    "get_tier_limit": "build",
+    "json_schema": "schema",
+    "load": "layers",
 }
 
-__all__ = sorted(_HOME_OF)  # noqa: PLE0605 - one table says what is public and where it lives
+__all__ = ["DEFAULT", "Effective", "Settings", "get_tier_limit", "json_schema", "load"]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
+    if name not in _HOMES:
         raise AttributeError(f"module 'flyball.config' has no attribute {name!r}")
-    return getattr(import_module(_HOME_OF[name]), name)
+    return getattr(import_module(f"flyball.config.{_HOMES[name]}"), name)

@@ -7,7 +7,7 @@ import re
 import shlex
 import signal
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
@@ -15,7 +15,16 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wi
 
 from flyball.config.money import micro
 from flyball.config.section import SECONDS_MAX, Money, Section, contradiction
-from flyball.config.units import LOG_BYTES_MAX, LOG_FILES_MAX, OnSupervisorDeath, Probe, RestartWhen, Strategy, Unit
+from flyball.config.units import (
+    LOG_BYTES_MAX,
+    LOG_FILES_MAX,
+    Group,
+    OnSupervisorDeath,
+    Probe,
+    RestartWhen,
+    Strategy,
+    Unit,
+)
 from flyball.core.name import IN_WORDS, NAME, is_name
 from flyball.core.time import SECOND, Span, format_span, parse_span, span
 
@@ -271,15 +280,6 @@ class GroupSection(Section):
     """Who is restarted when one of them fails: it alone, all, or it and those that stand after it."""
     units: Names = ()
     """The units, in order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Units that are restarted together, in order."""
-
-    name: str
-    strategy: Strategy
-    units: tuple[str, ...]
 
 
 def _as_units(sections: Mapping[str, UnitSection]) -> tuple[Unit, ...]:

@@ -109,5 +109,14 @@ class Unit:
         return hashlib.blake2b(msgspec.json.encode(fields, order="sorted"), digest_size=8).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Units that are restarted together, in order."""
+
+    name: str
+    strategy: Strategy
+    units: tuple[str, ...]
+
+
 def _plain(value: Any) -> Any:
     return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value

@@ -22,9 +22,15 @@ class _Loader(yaml.SafeLoader):
     """YAML as people know it: 1e3 is a number, as it is in JSON."""
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)
+class _QuickLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # made of what is installed
+    """The same, twenty times as quick where PyYAML was built with its C library. It overflows the stack on what lies
+    deep, and has other words for what is wrong: both are left to the other one."""
+
+
+for _loader in (_Loader, _QuickLoader):
+    _loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+    )
 
 
 def read_yaml(text: str, name: str, *, places: bool = True) -> Given:
@@ -35,7 +41,7 @@ def read_yaml(text: str, name: str, *, places: bool = True) -> Given:
         return f"{name}:{mark.line + 1}:{mark.column + 1}" if places else name
 
     try:
-        root = yaml.compose(text, Loader=_Loader)
+        root = _composed(text)
         reader = _YamlReader(place)
         given = reader.read(root, name) if root is not None else Given(None, name, name)
     except yaml.MarkedYAMLError as error:
@@ -51,6 +57,28 @@ def read_yaml(text: str, name: str, *, places: bool = True) -> Given:
     if reader.problems:
         raise SettingsError(reader.problems)
     return given
+
+
+def _composed(text: str) -> yaml.Node | None:
+    try:
+        if _is_shallow(text):
+            return yaml.compose(text, Loader=_QuickLoader)
+    except yaml.YAMLError:
+        pass
+    return yaml.compose(text, Loader=_Loader)
+
+
+def _is_shallow(text: str) -> bool:
+    """Whether nothing lies too deep: found out without going there."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_QuickLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEPTH_MAX:
+                return False
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return True
 
 
 class _YamlReader:

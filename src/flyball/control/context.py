@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from flyball.config import Settings
+from flyball.config.units import Unit
 from flyball.control.past import Past
 from flyball.control.views import Gone, Look
 from flyball.errors import FlyballError
@@ -37,12 +37,19 @@ class CommandError(FlyballError):
         self.code = code
 
 
+class Named(Protocol):
+    """Settings, or a plan made of them: what names the units."""
+
+    @property
+    def units(self) -> Sequence[Unit]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """Who asks, through what, and of whom."""
 
     governor: Governor
-    settings: Settings
+    settings: Named
     who: str
     channel: str
     """`cli`, `socket`, …: it is a part of the note of every order."""
@@ -52,6 +59,10 @@ class Context:
     past: Past = field(default_factory=Past)
     """Kept between commands: then only what is new in the journal is read."""
     right: Right = Right.OPERATE
+    says: Callable[[str], str] = lambda _: ""
+    """What a unit last said about itself: only a daemon hears that."""
+    trouble: str = ""
+    """Why the daemon cannot write down what happens; nothing if it can, or if there is none."""
 
     @property
     def named(self) -> tuple[str, ...]:

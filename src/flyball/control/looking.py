@@ -19,7 +19,8 @@ def status(context: Context, args: Args) -> Any:
     look = context.look()
     views = [look.unit(unit) for unit in look.units()]
     wanted = known_units(look, args["units"] or ())
-    return {"fleet": look.fleet(views), "units": [view for view in views if not wanted or view.name in wanted]}
+    shown = [view for view in views if not wanted or view.name in wanted]
+    return {"fleet": look.fleet(views), "units": shown, "trouble": context.trouble}
 
 
 def unit(context: Context, args: Args) -> Any:
@@ -41,6 +42,7 @@ def why(context: Context, args: Args) -> Any:
     past = look.past.of(unit)
     return {
         "unit": view,
+        "says": context.says(unit),
         "opinions": [
             {
                 "policy": policy.name,

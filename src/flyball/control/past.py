@@ -95,6 +95,9 @@ class Past:
                 self._seq = max(0, store.read(()).seq - SCAN_MAX)
             while entries := store.entries(after=self._seq, limit=CHUNK_MAX):
                 for entry in entries:
+                    past = self._units.get(entry.unit)
+                    if past is None:  # a program that only makes calls never starts, and is known all the same
+                        past = self._units[entry.unit] = UnitPast()
                     if entry.event in TOLD:
-                        self._units.setdefault(entry.unit, UnitPast()).hear(entry)
+                        past.hear(entry)
                 self._seq = entries[-1].seq

@@ -263,25 +263,6 @@ class Look:
         return views
 
 
-def unit_view(governor: Governor, unit: str, *, past: Past | None = None, gone: Gone | None = None) -> UnitView:
-    """All that there is to see of one unit."""
-    return Look(governor, past or Past(), gone=gone).unit(unit)
-
-
-def fleet_view(
-    governor: Governor, *, units: Iterable[str] = (), past: Past | None = None, gone: Gone | None = None
-) -> tuple[FleetView, tuple[UnitView, ...]]:
-    """The fleet and all its units; `units` are those that the settings name, which may not have run yet."""
-    look = Look(governor, past or Past(), units=units, gone=gone)
-    views = tuple(look.unit(unit) for unit in look.units())
-    return look.fleet(views), views
-
-
-def policy_state(governor: Governor, unit: str) -> PolicyState:
-    """`healthy`, `degraded` or `halted`, with the counts behind it."""
-    return Look(governor, Past()).policy_state(unit)
-
-
 def joined(opinions: Iterable[Opinion]) -> Decision:
     """What they all come to."""
     decision = PROCEED

@@ -12,6 +12,8 @@ from flyball.core.policy import AnyPolicy, Key, State, hears
 DOCKETS_MAX: Final = 384
 """Dockets kept ready, about 3 kB each. More than this and all are made anew, which takes a few microseconds each."""
 
+MOULDS_MAX: Final = 64
+"""Kinds of dockets of one set: as many as there are combinations of labels, which are a few."""
 
 REFUSED: Final = "refused"
 """The key of the last refusal of such a request of a unit: the same refusal again is not journalled again."""
@@ -33,11 +35,40 @@ class Docket(NamedTuple):
     """Where the last refusal of the unit is kept, if the event is a request; `keys` ends with it."""
 
 
+class _Mould(NamedTuple):
+    """What the dockets of all units with one set have in common, for one kind of event with the same labels: only the
+    subjects of the keys differ."""
+
+    policies: Sequence[AnyPolicy]
+    initials: Sequence[State]
+    resting: Sequence[State | None]
+
+
 class _Hearing(NamedTuple):
     """Those of a set who hear one kind of event, with their initial states, and whether any of them is by run."""
 
     policies: Sequence[tuple[AnyPolicy, State]]
     by_run: bool
+    moulds: dict[tuple[object, ...], _Mould]
+
+    def mould(self, event: Event) -> _Mould:
+        """The mould for the docket of that event."""
+        cause = event.cause if type(event) is Exited else None
+        scopes = (*event.labels, "unit" if event.unit else "", "run" if event.run else "", cause)
+        mould = self.moulds.get(scopes)
+        if mould is None:
+            if len(self.moulds) >= MOULDS_MAX:
+                self.moulds.clear()
+            mould = self.moulds[scopes] = self._moulded(event)
+        return mould
+
+    def _moulded(self, event: Event) -> _Mould:
+        heard = [(policy, state) for policy, state in self.policies if _subject(policy.by, event) is not None]
+        return _Mould(
+            [policy for policy, _ in heard],
+            [state for _, state in heard],
+            [state if policy.wakes(event) else None for policy, state in heard],
+        )
 
 
 class _Set:
@@ -58,7 +89,7 @@ class _Set:
         if hearing is None:
             policies = [(policy, policy.initial()) for policy in self.policies if hears(policy.at, kind)]
             by_run = any(policy.by == "run" for policy, _ in policies)
-            hearing = self.heard[kind] = _Hearing(policies, by_run)
+            hearing = self.heard[kind] = _Hearing(policies, by_run, {})
         return hearing
 
 
@@ -110,14 +141,14 @@ class Panel:
 
 
 def _docket(hearing: _Hearing, event: Event) -> Docket:
-    policies, keys, initials, resting = [], [], [], []
-    for policy, initial in hearing.policies:
-        subject = _subject(policy.by, event)
-        if subject is not None:
-            policies.append(policy)
-            keys.append(Key(policy.name, policy.by, subject))
-            initials.append(initial)
-            resting.append(initial if policy.wakes(event) else None)
+    policies, initials, resting = hearing.mould(event)
+    subjects: dict[str, str | None] = {}
+    keys = []
+    for policy in policies:
+        by = policy.by
+        if by not in subjects:
+            subjects[by] = _subject(by, event)
+        keys.append(Key(policy.name, by, subjects[by] or ""))
     places = {key: place for place, key in enumerate(keys)}
     kind = type(event).__name__.lower()
     refused = Key(REFUSED, kind, event.unit) if event.asks else None

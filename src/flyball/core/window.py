@@ -13,7 +13,6 @@ from flyball.core.time import FOREVER, Instant, Span, later
 
 Window = tuple[tuple[Instant, int], ...]
 
-EMPTY: Final[Window] = ()
 MARKS_MAX: Final = 128
 """A window never holds more marks than this (plus the one being added), however high its limit is set."""
 

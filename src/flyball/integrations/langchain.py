@@ -110,7 +110,7 @@ class Callbacks(BaseCallbackHandler):
         """A model that is no chat model is about to be called."""
         self._begin(run_id, self._feed.model())
 
-    def on_llm_new_token(self, token: str, **kwargs: Any) -> None:
+    def on_llm_new_token(self, token: str | list[str | dict[str, Any]], **kwargs: Any) -> None:
         """It speaks, so the run is alive."""
         self._feed.context.beat()
 
@@ -150,10 +150,9 @@ def _usage(response: LLMResult) -> Usage | None:
                 report = message.usage_metadata
                 model = message.response_metadata.get("model_name", "")
                 return Usage(model, report, report[INPUT] + report[OUTPUT])
-    report = (response.llm_output or {}).get("token_usage")
-    if not report:
-        return None
-    return Usage((response.llm_output or {}).get("model_name", ""), report, report.get("total_tokens", 0))
+    output = response.llm_output or {}
+    used = output.get("token_usage")
+    return Usage(output.get("model_name", ""), used, used.get("total_tokens", 0)) if used else None
 
 
 def _add(message: ToolMessage, text: str) -> None:

@@ -135,6 +135,8 @@ class Stall:
 
     def _after(self, state: State, work: Work, at: Instant) -> State:
         step = state.step + 1
+        if work.refused:
+            return self._insisted(state, work)
         if work.polling:
             return self._polled(state, work, at, step)
         seen, call, result = state.seen, _short(work.call), _short(work.result)
@@ -156,8 +158,6 @@ class Stall:
         ground, most = state.ground, FOREVER
         if new_world:
             change, ground = NEW_GROUND, step
-        elif work.refused:
-            change = REFUSED
         elif last is not None:
             returned = work.error and step - last > 1 and ground < last
             change = 0 if bare else self.returned if returned else REPEATED_PAIR
@@ -181,6 +181,11 @@ class Stall:
             matched, bare = state.matched + 1, bare or state.bare
             circle = (*state.circle, pattern)[-min(period, NAMED_MAX) :]
         return State(score, since, step, ground, seen, period, matched, bare, circle, errors, pattern)
+
+    def _insisted(self, state: State, work: Work) -> State:
+        """It was told no, and hears so. No step was made, so nothing else changes: least of all where it began."""
+        since, pattern = state.since or state.step, work.pattern[:PATTERN_MAX]
+        return msgspec.structs.replace(state, score=state.score + REFUSED, since=since, pattern=pattern, asked="")
 
     def _polled(self, state: State, work: Work, at: Instant, step: int) -> State:
         """A call that is made to be repeated: only the time without anything new counts."""

@@ -62,6 +62,8 @@ class RunSteps:
         self._asked_at: Instant = 0
         self._done: list[tuple[Instant, Work]] = []
         """The steps that are not reported yet, with the times at which they were asked for."""
+        self._single_done = 0
+        """Of them, those that were granted one by one."""
         self._threads = threading.Lock()
         self._turn: asyncio.Lock | None = None
         """Made in the loop of the first who needs it. Who waits for it finds an allowance when it is his turn."""
@@ -79,7 +81,7 @@ class RunSteps:
         rows to keep beside it, it is reported at once."""
         with self._threads:
             decision = self._made_here(work)
-            return decision if decision is not None and not rows else self._hold(self._reporting(rows))
+            return decision if decision is not None and not rows else self._hold(self._telling(decision, rows))
 
     def report(self, rows: Rows = NO_ROWS) -> Decision:
         """Tell the governor what was done since it was last asked, and give back what was not used. To be called
@@ -132,15 +134,17 @@ class RunSteps:
     async def made_soon(self, work: Work, rows: Rows = NO_ROWS) -> Decision:
         """`made`, without blocking the loop."""
         decision = self._made_here(work)
-        return decision if decision is not None and not rows else await self.report_soon(rows)
+        if decision is not None and not rows:
+            return decision
+        return await asyncio.shield(asyncio.ensure_future(self._hold_in_turn(self._telling(decision, rows))))
 
     async def report_soon(self, rows: Rows = NO_ROWS) -> Decision:
         """`report`, without blocking the loop."""
-        return await asyncio.shield(asyncio.ensure_future(self._report_in_turn(rows)))
+        return await asyncio.shield(asyncio.ensure_future(self._hold_in_turn(self._reporting(rows))))
 
-    async def _report_in_turn(self, rows: Rows) -> Decision:
+    async def _hold_in_turn(self, talk: Talk) -> Decision:
         async with self._in_turn():
-            return await self._hold_soon(self._reporting(rows))
+            return await self._hold_soon(talk)
 
     def _in_turn(self) -> asyncio.Lock:
         if self._turn is None:
@@ -178,6 +182,7 @@ class RunSteps:
         if not work.refused:
             if self._singles:
                 self._singles -= 1
+                self._single_done += 1
             elif self._out:
                 self._out -= 1
         self._done.append((self._asked_at, work))
@@ -220,24 +225,40 @@ class RunSteps:
         ]
         return decision
 
+    def _telling(self, decision: Decision | None, rows: Rows) -> Talk:
+        """Report what was made. The allowance goes on, unless a policy objects, or nothing is left of it."""
+        if decision is None or not self._left:
+            return (yield from self._reporting(rows))
+        done = self._taken()
+        made = sum(not work.refused for work in done) - self._single_done
+        self._single_done = 0
+        self._open -= made
+        stepped = Stepped(unit=self._unit, run=self._run, labels=self._labels, done=done, allowed=made)
+        return (yield stepped, rows)
+
+    def _taken(self) -> tuple[Work, ...]:
+        """What was made since the last report, each with how long ago that was."""
+        now = self._now()
+        done = tuple(msgspec.structs.replace(work, ago=now - at) if at < now else work for at, work in self._done)
+        self._done = []
+        return done
+
     def _reporting(self, rows: Rows) -> Talk:
         allowed = self._open - self._out
         if not allowed and not self._done and not rows and not any(self._room.values()):
             return PROCEED
-        now = self._now()
-        done = tuple(msgspec.structs.replace(work, ago=now - at) if at < now else work for at, work in self._done)
         stepped = Stepped(
             unit=self._unit,
             run=self._run,
             labels=self._labels,
-            done=done,
+            done=self._taken(),
             allowed=allowed,
             returned={meter: amount for meter, amount in self._room.items() if amount},
         )
         # What is being made now is of this allowance still, and is reported when it is made.
         self._open = self._out
-        self._left = 0
-        self._room, self._own, self._done = {}, [], []
+        self._left = self._single_done = 0
+        self._room, self._own = {}, []
         return (yield stepped, rows)
 
     def _affords(self, cost: Amounts) -> bool:

@@ -1,6 +1,7 @@
 """Amounts as people and programs give them, as the whole numbers that budgets count.
 
-Money (`usd`) is given in dollars and kept in millionths, rounded up; tokens, credits and whatever else is counted are whole.
+Money (`usd`) is given in dollars and kept in millionths, rounded up; tokens, credits and whatever else is counted are
+whole.
 """
 
 from collections.abc import Mapping

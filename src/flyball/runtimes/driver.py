@@ -3,23 +3,32 @@
 One driver per unit; none waits for another; every wait ends early when the driver is poked, because somebody gave an
 order; nothing polls. What the hands do (a process, a function) is not known here: only that a life begins, ends, and
 can be ended. There is no other way to run a unit: each start, each sign of life and each exit is put to the governor.
+
+While the store cannot be written, because its disk is full, what runs goes on as long as the policies let it, nothing
+new is begun, and an exit waits until it can be written down.
 """
 
 import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from flyball.core.decision import PROCEED, Decision, Verb, proceed
 from flyball.core.event import Beat, Cause, Event, Exited, Start
 from flyball.core.time import FOREVER, SECOND, Instant, Span
+from flyball.errors import StoreError
 from flyball.governor import Governor
 
 ASK_EARLY: Span = 1 * SECOND
 """How long before a lease ends the driver asks again: time enough for a busy store."""
+TROUBLE_WAIT: Span = 5 * SECOND
+"""How long a store that could not be written is left in peace: a full disk needs time."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +104,30 @@ class Driver:
     asked but whether it may go on."""
     listener: Listener | None = None
     """Told of every answer, for one line of log or terminal. It decides nothing."""
+    troubled: Callable[[StoreError | None], None] | None = None
+    """Told when the store cannot be written, and, by None, when it can be again."""
     sleep: Sleep = sleep_until
     """How to wait. Tests move a clock instead."""
     stage: Stage = Stage.WAITING
     run_id: str = ""
     _poked: asyncio.Event = field(default_factory=asyncio.Event)
     _number: int = 0
+    _trouble: bool = False
+    _gives_up: bool = False
 
     def poke(self) -> None:
         """Somebody gave an order: ask again now, whatever it is waiting for."""
         self._poked.set()
 
+    def give_up(self) -> None:
+        """It has to end: a store that cannot be written is waited for no more."""
+        self._gives_up = True
+        self.poke()
+
     async def drive(self) -> Decision:
         """Run the unit as long as the governor lets it. Returns the decision that ended it."""
         leave: Decision | None = None
+        self._gives_up = False
         while True:
             if leave is None:
                 leave = await self._ask_start()
@@ -151,7 +170,7 @@ class Driver:
                 await self.sleep(self._poked, self._ask_at(until))
                 if ending_of_life.done():
                     break
-                answer = await self._submit(Beat(unit=self.unit, run=self.run_id, labels=self.labels, silent=True))
+                answer = await self._renew()
                 until = answer.until
                 if answer.verb >= Verb.FINISH:
                     told_to_end = answer
@@ -159,6 +178,7 @@ class Driver:
                     await life.end(self.grace)
             ending = await ending_of_life
         except asyncio.CancelledError:
+            self._gives_up = True
             await life.end(self.grace)
             ending = await life.ended()
             await self._submit(self._exited(ending, told_to_end, stopped=True))
@@ -169,12 +189,18 @@ class Driver:
         """Report the exit, and ask for the next start in the same breath, unless there is something to wait for."""
         self.again = True
         start = self._next_start()
-        self._poked.clear()
-        asked = self.governor.report_and_ask_soon(exited, start)
+        asked: Future[tuple[Decision, Decision | None]] | None = None
+
+        def ask() -> "Future[tuple[Decision, Decision | None]]":
+            nonlocal asked
+            asked = self.governor.report_and_ask_soon(exited, start)
+            return asked
+
         try:
-            answer, leave = await asyncio.wrap_future(asked)
+            answer, leave = await self._insist(ask)
         except asyncio.CancelledError:
-            _, leave = await asyncio.wrap_future(asked)
+            self._gives_up = True
+            _, leave = await asyncio.wrap_future(asked or ask())
             if leave is not None and leave.proceeds:
                 self.run_id = start.run
                 await self._submit(self._exited(Ending(Cause.STOPPED, error="not begun"), PROCEED, stopped=True))
@@ -213,12 +239,51 @@ class Driver:
             detail=ending.detail,
         )
 
-    async def _submit(self, event: Event) -> Decision:
-        # Cleared before asking, not before waiting: an order that comes while the answer is on its way is not lost.
+    async def _renew(self) -> Decision:
+        """Say that the run is still looked after. Where that cannot be written down, what is known can still be read:
+        a deadline ends the run then as well."""
+        beat = Beat(unit=self.unit, run=self.run_id, labels=self.labels, silent=True)
         self._poked.clear()
-        decision = await asyncio.wrap_future(self.governor.submit_soon(event))
+        try:
+            decision = await asyncio.wrap_future(self.governor.submit_soon(beat))
+        except StoreError as error:
+            if not error.passes:
+                raise
+            self._in_trouble(error)
+            known = await asyncio.to_thread(self.governor.look, beat)
+            ask_at = min(known.until, self.governor.clock.now() + TROUBLE_WAIT)
+            decision = Decision(known.verb, ask_at, known.reasons)
+        else:
+            self._in_trouble(None)
+        self._tell(beat, decision)
+        return decision
+
+    async def _submit(self, event: Event) -> Decision:
+        decision = await self._insist(lambda: self.governor.submit_soon(event))
         self._tell(event, decision)
         return decision
+
+    async def _insist(self, ask: "Callable[[], Future[T]]") -> T:
+        """Ask until the store could write it down: what was not is not done, and what was done is not forgotten."""
+        while True:
+            # Cleared before asking, not before waiting: an order that comes while the answer is on its way is not lost.
+            self._poked.clear()
+            try:
+                answer = await asyncio.wrap_future(ask())
+            except StoreError as error:
+                if self._gives_up or not error.passes:
+                    raise
+                self._in_trouble(error)
+            else:
+                self._in_trouble(None)
+                return answer
+            await self.sleep(self._poked, self.governor.clock.now() + TROUBLE_WAIT)
+
+    def _in_trouble(self, error: StoreError | None) -> None:
+        if self._trouble is not (error is not None):
+            self._trouble = error is not None
+            if self.troubled is not None:
+                self.troubled(error)
 
     def _tell(self, event: Event, decision: Decision) -> None:
         if self.listener is not None:

@@ -20,6 +20,7 @@ from flyball.core.decision import PROCEED, Decision, Verb
 from flyball.core.event import Cause, Event, Exited, Released, Revise, Start
 from flyball.core.policy import Key
 from flyball.core.time import FOREVER, Instant, Span
+from flyball.errors import StoreError
 from flyball.governor import Governor
 from flyball.policies.exclusive import Exclusive
 from flyball.policies.exclusive import State as Leases
@@ -113,6 +114,7 @@ class Foreground:
             labels=self.unit.labels,
             grace=self.unit.grace,
             listener=self._told,
+            troubled=self._troubled,
             sleep=self._sleep,
         )
 
@@ -165,7 +167,7 @@ class Foreground:
             sink.hurry()
         if self._asking is not None:
             self._asking.cancel()
-        self.driver.poke()
+        self.driver.give_up()
 
     def _end(self, grace: Span) -> None:
         if self._life is not None:
@@ -223,6 +225,12 @@ class Foreground:
             self.guard.forget(self._pid)
             self._exited, self._life = event, None
         self.audience.told(event, decision)
+
+    def _troubled(self, error: StoreError | None) -> None:
+        if error is None:
+            self.audience.noted("can be written down again")
+        else:
+            self.audience.noted(f"cannot be written down: {error}. {error.remedy}")
 
     async def _sleep(self, poked: asyncio.Event, until: Instant) -> None:
         endless = until >= FOREVER - ASK_EARLY or "already_running" in self._decision.codes

@@ -21,6 +21,8 @@ from typing import Final, NamedTuple, NoReturn
 
 VARIABLE: Final = "FLYBALL_GUARDIAN"
 """Tells the supervisor the file descriptors that it was given: `pipe=3,slots=4,lock=5`."""
+PLAN: Final = "FLYBALL_PLAN"
+"""Tells the supervisor the file descriptor of what it is to run. The guardian passes it on, and lets go of it."""
 WITHOUT: Final = "FLYBALL_WITHOUT_SUBREAPER"
 """Makes a test of the fallback possible where there is a sub-reaper."""
 PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -124,6 +126,8 @@ def guard(kept: str, lock: str, argv: Sequence[str]) -> int:
         sys.stderr.write(f"error: {argv[0]}: {error.strerror}\nCheck that it is there and can be executed.\n")
         return CANNOT_START
     os.close(given["pipe"])
+    if PLAN in os.environ:
+        os.close(int(os.environ[PLAN]))
     status = _stand_by(child, waited)
     os.close(end)
     ended = _end_descendants(_Kept(kept)) if reaps else _end_groups(given["slots"])

@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 
 NO_LABELS: Final[Mapping[str, str]] = {}
 
+TOLD_MAX: Final = 256
+"""Units and meters of which it is told that nothing bounds them: after so many, the log has said it."""
+
 
 class SettledAlready(FlyballError):
     """A reservation is settled once: a second time would give back what somebody else has reserved."""
@@ -249,7 +252,8 @@ class Purse:
         )
         step = Step(unit=unit, run=run, labels={**own, **labels}, pattern=pattern, cost=cost, last=last)
         for meter in cost:
-            if (unit, meter) not in self._unbounded and not self._is_bounded(step, meter):
+            told = (unit, meter) in self._unbounded or len(self._unbounded) >= TOLD_MAX
+            if not told and not self._is_bounded(step, meter):
                 self._unbounded.add((unit, meter))
                 log.warning("%s: nothing bounds its %s: no budget is set for it", unit, meter)
         return step

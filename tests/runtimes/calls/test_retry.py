@@ -72,7 +72,7 @@ def test_kinds_of_errors(kinds: object, picked: bool) -> None:
 def test_the_other_side_says_when(asked_for: float | None, slept: list[float]) -> None:
     """Its Retry-After is honoured where it is longer."""
     stage = Stage()
-    call = stage.calls("fetch", retry=Retry(jitter=0, after=lambda error: asked_for))
+    call = stage.calls("fetch", retry=Retry(jitter=0, after=lambda _: asked_for))
     assert call(Fickle(1).__call__)() == 2
     assert stage.slept == slept
     stage.calls.close()
@@ -82,7 +82,7 @@ def test_the_other_side_says_when(asked_for: float | None, slept: list[float]) -
 def test_the_other_side_asks_for_too_much(asked_for: float) -> None:
     """Then there is no further attempt, and the error says why."""
     stage = Stage()
-    call = stage.calls("fetch", retry=Retry(jitter=0, after=lambda error: asked_for))
+    call = stage.calls("fetch", retry=Retry(jitter=0, after=lambda _: asked_for))
     with pytest.raises(Broken) as caught:
         call(Fickle(1).__call__)()
     assert "the longest wait is 60 s" in caught.value.__notes__[0]

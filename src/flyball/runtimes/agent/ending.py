@@ -21,6 +21,8 @@ ERROR_MAX: Final = 200
 GAVE_UP: Final = "gave_up"
 OVERDUE: Final = frozenset({"timeout", "idle_timeout"})
 BANKRUPT: Final = "cost_budget_exceeded"
+UNNAMED: Final = frozenset({"builtins", "__main__", "__mp_main__"})
+"""Modules that tracebacks do not name; the last is a script that was imported by a process of its agent."""
 
 
 class GaveUp(BaseException):
@@ -77,6 +79,11 @@ def ending_of_told(unit: str, error: BaseException | None, decision: Decision, w
     return Ending(cause, fingerprint(unit, code), FINGERPRINT_VERSION, code, detail=detail, policy=policy)
 
 
+def ending_of_stopped(unit: str, where: str) -> Ending:
+    """How a run ended that was ended from outside. Whoever did so knows why; here is where it was."""
+    return Ending(Cause.STOPPED, fingerprint(unit, "stopped"), FINGERPRINT_VERSION, detail=where[-DETAIL_MAX:])
+
+
 def trace(error: BaseException) -> str:
     """The stack trace; of a long one the end, where it says what happened."""
     return "".join(traceback.format_exception(error))[-DETAIL_MAX:]
@@ -94,9 +101,7 @@ def _cause(error: BaseException, causes: Causes) -> Cause:
 
 def _name(kind: type[BaseException]) -> str:
     """As tracebacks have it."""
-    return (
-        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
-    )
+    return kind.__qualname__ if kind.__module__ in UNNAMED else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _frames(error: BaseException) -> tuple[str, ...]:

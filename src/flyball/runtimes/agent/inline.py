@@ -11,19 +11,21 @@ import inspect
 import sys
 import threading
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from flyball.config.units import Unit
 from flyball.core.decision import Decision, Verb
-from flyball.core.event import Cause
 from flyball.core.time import Span, seconds
 from flyball.governor import Governor
 from flyball.runtimes.agent.context import Context
-from flyball.runtimes.agent.ending import Causes, ending_of, ending_of_told
+from flyball.runtimes.agent.ending import Causes, ending_of, ending_of_stopped, ending_of_told
 from flyball.runtimes.current import CURRENT
 from flyball.runtimes.driver import Ending, Sleep, sleep_until
+
+AWAITS_MAX: Final = 200
+"""Coroutines that wait for each other, as far as they are shown. More than this is a recursion, and looks alike."""
 
 Function = Callable[[Context], Awaitable[Any]] | Callable[[Context], Any]
 Stuck = Callable[["InlineLife", str], None]
@@ -59,6 +61,8 @@ class InlineLife:
         self._told: asyncio.Future[Decision] = self._loop.create_future()
         self._ended: asyncio.Future[Ending] | None = None
         self._cancelled = False
+        self._where = ""
+        """Where it was when it was asked to end."""
         self.thread: threading.Thread | None = None
         self.context = Context(
             hands.governor,
@@ -114,15 +118,22 @@ class InlineLife:
     async def end(self, grace: Span) -> None:
         """Ask it to end, and wait for that. If it does not within the grace, somebody is told; then it is waited for
         all the same, because it can still act."""
-        self._cancelled = True
-        self.context.end(self._told.result() if self._told.done() else None)
-        if self.thread is None:
-            self.task.cancel()
+        self.context.end(self.told)
+        if not self._cancelled and not self.task.done():
+            self._cancelled = True  # once: a second time would interrupt what it does in order to end
+            self._where = self.where()
+            if self.thread is None:
+                self.task.cancel()
         await asyncio.wait((self.task,), timeout=seconds(grace))
         if not self.task.done():
             if self._hands.stuck is not None:
                 self._hands.stuck(self, self.where())
             await asyncio.wait((self.task,))
+
+    @property
+    def told(self) -> Decision | None:
+        """The answer to one of its steps that told it to end."""
+        return self._told.result() if self._told.done() else None
 
     def owns(self, task: "asyncio.Task[Any] | None") -> bool:
         """Whether that task is a part of this run."""
@@ -136,8 +147,7 @@ class InlineLife:
         if self.thread is not None:
             frame = sys._current_frames().get(self.thread.ident or 0)
             return "".join(traceback.format_stack(frame)) if frame is not None else ""
-        stack = self.task.get_stack() if isinstance(self.task, asyncio.Task) else []
-        return "".join(line for frame in stack for line in traceback.format_stack(frame, limit=1))
+        return "".join(_awaits(self.task.get_coro())) if isinstance(self.task, asyncio.Task) else ""
 
     async def _over(self) -> Ending:
         unit, told = self.context.unit, self._told
@@ -145,11 +155,13 @@ class InlineLife:
         await self.context.close(clean=error is None and not self.task.cancelled())
         if told.done():
             left: BaseException | None = asyncio.CancelledError() if self.task.cancelled() else error
-            return ending_of_told(unit, left, told.result())
+            return ending_of_told(unit, left, told.result(), self._where if self.task.cancelled() else "")
         if self.task.cancelled() or (self._cancelled and error is not None):
-            # Cancelled by somebody inside it, it failed; by whoever runs it, it was stopped.
+            # Cancelled by whoever runs it, it was stopped; by somebody inside it, it failed.
             inside = asyncio.CancelledError("cancelled from inside")
-            return Ending(Cause.STOPPED) if self._cancelled else ending_of(unit, inside, self._hands.causes)
+            if self._cancelled:
+                return ending_of_stopped(unit, self._where)
+            return ending_of(unit, inside, self._hands.causes)
         return ending_of(unit, error, self._hands.causes)
 
     def _tell(self, decision: Decision) -> None:
@@ -161,6 +173,16 @@ class InlineLife:
             tell()
         else:  # a thread of its own, or one that it started
             self._loop.call_soon_threadsafe(tell)
+
+
+def _awaits(waiting: object) -> Iterator[str]:
+    """Where a coroutine is suspended, and what it waits for, and so on: each as a line of a stack, innermost last."""
+    for _ in range(AWAITS_MAX):
+        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
+        if frame is None:
+            return
+        yield from traceback.format_stack(frame, limit=1)
+        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
 
 
 async def _contained(work: Awaitable[Any]) -> Any:

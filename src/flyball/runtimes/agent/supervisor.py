@@ -24,6 +24,7 @@ from flyball.governor import Governor
 from flyball.policies.restart import State as Restarts
 from flyball.policies.revision import State as Revisions
 from flyball.runtimes.agent.inline import InlineHands, InlineLife
+from flyball.runtimes.agent.process import WorkerHands
 from flyball.runtimes.agent.watchdog import Watchdog
 from flyball.runtimes.doorbell import Doorbell
 from flyball.runtimes.driver import Driver, Ending, Life, Sleep, sleep_until
@@ -83,6 +84,8 @@ class Supervisor:
     ended: dict[str, Decision] = field(default_factory=dict)
     """What ended each of those that are over."""
     _seats: "dict[str, _Seat]" = field(default_factory=dict)
+    over_count: int = 0
+    """How many of them are over now."""
     _leaving: bool = False
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -146,7 +149,7 @@ class Supervisor:
     @property
     def all_over(self) -> bool:
         """Whether nobody runs or waits any more."""
-        return all(seat.is_over for seat in self._seats.values())
+        return self.over_count == len(self._seats)
 
     @property
     def leaving(self) -> bool:
@@ -174,6 +177,8 @@ class Supervisor:
         governor = self.governor
         holder = me()
         for name, hands in self.hands.items():
+            if isinstance(hands, WorkerHands):
+                hands.clear(governor)
             governor.reap(lambda other: other == holder or is_gone(other), unit=name)
             key = Key("revision", "unit", name)
             data = governor.store.read([key]).records.get(key)
@@ -192,7 +197,7 @@ class _Seat:
         self._supervisor = supervisor
         self.hands = hands
         self.life: Life | None = None
-        self.is_over = False
+        self._over = False
         self._ending: asyncio.Task[None] | None = None
         self.driver = Driver(
             unit=hands.unit.name,
@@ -204,6 +209,16 @@ class _Seat:
             listener=self._heard,
             sleep=self._sleep,
         )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it neither runs nor waits."""
+        return self._over
+
+    @is_over.setter
+    def is_over(self, over: bool) -> None:
+        self._supervisor.over_count += over - self._over
+        self._over = over
 
     async def keep(self) -> None:
         """Drive it until all are over: one that is held may be released while others still run."""

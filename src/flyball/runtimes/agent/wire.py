@@ -25,10 +25,10 @@ from flyball.runtimes.agent.ending import Causes
 from flyball.runtimes.driver import Ending
 from flyball.store import Store
 
-JOB_MAX: Final = 4 * 1024 * 1024
-"""Bytes of a job. It is a few kilobytes: the paths, the arguments of the program, and the settings of the policies."""
-SAID_MAX: Final = 1024 * 1024
-"""Bytes that a worker can say in one run. It says three lines; the longest has a stack of at most 16,384 characters."""
+TASK_MAX: Final = 1024 * 1024
+"""Bytes of a task. It is a few kilobytes: names, and the settings of the policies."""
+SAID_MAX: Final = 256 * 1024
+"""Bytes of one line that a worker says. The longest has a stack, of at most 16,384 characters."""
 LENGTH: Final = struct.Struct("!I")
 """Sent before a job."""
 
@@ -38,7 +38,9 @@ DUMP_SIGNAL: Final = signal.SIGUSR2
 MAIN: Final = "__mp_main__"
 """The name of a script when it is imported instead of run, as `multiprocessing` has it, too."""
 
-_TOP_LEVEL: Final = "Define the function at the top level of a module or a script, and put `@guard.agent` above it alone."
+_TOP_LEVEL: Final = (
+    "Define the function at the top level of a module or script, with `@guard.agent` as its outermost decorator."
+)
 
 
 # What the program says.
@@ -61,6 +63,7 @@ class Task:
 class Job:
     """What a worker needs for one run."""
 
+    unit: str
     run: str
     again: bool
     path: tuple[str, ...]
@@ -88,19 +91,20 @@ def packed(task: Task) -> bytes:
     except Exception as error:
         text = f"agent {name} cannot be given to another process: {error}"
         raise FlyballError(text, remedy=f"{_TOP_LEVEL} Its policies and causes have to be plain values.") from error
+    if len(data) > TASK_MAX:
+        text = f"agent {name} would be given to another process as {len(data)} bytes; allowed: {TASK_MAX}"
+        raise FlyballError(text, remedy="Keep data out of its policies and labels.")
     if _needs_main(data) and not any(_main()):
         text = f"agent {name}: the program is no file, so another process cannot import it"
         raise FlyballError(text, remedy="Put the agent into a module or a script.")
     return data
 
 
-def job(task: bytes, run: str, *, again: bool) -> bytes:
+def job(task: bytes, unit: str, run: str, *, again: bool) -> bytes:
     """One run of a task, with its length before it."""
     main_name, main_file = _main() if _needs_main(task) else ("", "")
     path = tuple(str(Path(place).absolute()) for place in sys.path)
-    data = pickle.dumps(Job(run, again, path, tuple(sys.argv), main_name, main_file, task))
-    if len(data) > JOB_MAX:
-        raise FlyballError(f"the job of {run} would take {len(data)} bytes; allowed: {JOB_MAX}")
+    data = pickle.dumps(Job(unit, run, again, path, tuple(sys.argv), main_name, main_file, task))
     return LENGTH.pack(len(data)) + data
 
 

@@ -55,12 +55,13 @@ class ProcessLife:
         "_told",
         "_unit",
         "_watch",
+        "mark",
         "pid",
         "run",
     )
 
     def __init__(self, unit: Unit, run: str, pid: int, output: Output | None, means: Kernel) -> None:
-        self.pid, self.run = pid, run
+        self.pid, self.run, self.mark = pid, run, (unit.name, run)
         self._unit, self._output, self._means = unit, output, means
         self._loop = asyncio.get_running_loop()
         self._started = 0
@@ -91,7 +92,8 @@ class ProcessLife:
     def watch(self) -> None:
         """It is a child of ours, and just began."""
         self._watch = watch_child(self.pid, self._exited, self._means)
-        HOUSEHOLD.add(self)
+        if self._means.subreaper:
+            HOUSEHOLD.add(self)
 
     def adopt(self, started: int) -> bool:
         """It is not a child of ours, and began long ago. False if it is not there any more."""

@@ -64,11 +64,12 @@ class Stat(NamedTuple):
 
 
 @functools.cache
-def detect() -> Kernel:
-    """What this machine has. Makes this process a sub-reaper, once and for good: orphans are looked after from now."""
+def detect(*, reaps: bool = True) -> Kernel:
+    """What this machine has. Makes this process a sub-reaper, once and for good: orphans are looked after from now.
+    Not in somebody else's program: what comes to it is not ours to reap."""
     linux = sys.platform.startswith("linux")
     proc = linux and stat(os.getpid()) is not None
-    return Kernel(pidfd=_has_pidfd(), subreaper=proc and linux and _become_subreaper(), proc=proc)
+    return Kernel(pidfd=_has_pidfd(), subreaper=proc and linux and reaps and _become_subreaper(), proc=proc)
 
 
 def _has_pidfd() -> bool:

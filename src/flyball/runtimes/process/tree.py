@@ -53,7 +53,8 @@ class Member(Protocol):
     @property
     def pid(self) -> int: ...
     @property
-    def run(self) -> str: ...
+    def mark(self) -> tuple[str, str]:
+        """Its unit and its run: runs of different units may have the same id."""
     @property
     def started(self) -> int: ...
 
@@ -90,12 +91,12 @@ def claims(orphan: Orphan, member: Member, others: Collection[Member]) -> bool:
     origin = (orphan.stat.session, orphan.stat.group)
     if member.pid in origin:
         return True
-    unit, run = marks_of(orphan.pid)
-    if run and run == member.run:
+    unit, run = mark = marks_of(orphan.pid)
+    if run and mark == member.mark:
         return True
     if unit and not run:  # a probe: the supervisor started it for itself
         return False
-    if any(other.pid in origin or (run and other.run == run) for other in others):
+    if any(other.pid in origin or (run and other.mark == mark) for other in others):
         return False
     return not any(other.started <= orphan.stat.started for other in others)
 
@@ -116,7 +117,7 @@ def search(member: Member) -> list[Kin]:
     for pid in kernel.everybody():
         if pid != member.pid and (stat := kernel.stat(pid)) is not None and not stat.dead:
             inside = member.pid in (stat.session, stat.group)
-            if inside or (stat.started >= member.started and marks_of(pid)[1] == member.run):
+            if inside or (stat.started >= member.started and marks_of(pid) == member.mark):
                 found.append(Kin(pid, stat.started))
     return found
 

@@ -1,0 +1,43 @@
+"""The plan: what a supervisor has to know of the settings, and nothing more. A plain value, which one process can hand
+to another.
+
+So the process that supervises for months reads no settings itself and has nothing of what that takes in its memory:
+who starts it reads them, and whoever it asks when they have changed.
+"""
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flyball.config.units import Group, Unit
+from flyball.core.policy import AnyPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be run, and under which safeguards."""
+
+    units: tuple[Unit, ...]
+    groups: tuple[Group, ...] = ()
+    policies: tuple[AnyPolicy, ...]
+    """Of whatever is not one of the units."""
+    own: Mapping[str, tuple[AnyPolicy, ...]]
+    """Of each unit. Those that stand under the same ones share them."""
+    jitter: float
+    """The share of a wait by which the starts of many units are spread."""
+    quarantined_at: int
+    """So many failures of one kind quarantine a unit: the store's table for people shows it."""
+    journal_max: int
+    source: str
+    """The file that it was read from; empty if there was none."""
+
+    def encode(self) -> bytes:
+        """As bytes for another process of the same flyball. What is shared stays so."""
+        return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
+
+
+def decode(data: bytes) -> Plan:
+    """The plan in these bytes. They have to come from a process of ours, by a way that nobody else has."""
+    plan = pickle.loads(data)  # noqa: S301 - see above
+    assert isinstance(plan, Plan)  # noqa: S101 - as above
+    return plan

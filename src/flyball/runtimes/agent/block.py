@@ -1,0 +1,181 @@
+"""A run that is a block of somebody's own code: `with guard.watch("research")`. Asked for and reported as any run is,
+but not supervised: nobody starts it again.
+
+A thread keeps its lease, and hears there when its time is over or a person wants it to end. A coroutine is then
+cancelled, and leaves the block with the refusal; a thread cannot be interrupted, so its next step is refused.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final
+
+from flyball.config.units import Unit
+from flyball.core.decision import Decision, Verb
+from flyball.core.event import Beat, Cause, Event, Exited, Start
+from flyball.core.time import SECOND, Instant
+from flyball.errors import FlyballError
+from flyball.governor import NO_ROWS, Governor
+from flyball.runtimes.agent.context import Context
+from flyball.runtimes.agent.ending import Causes, ending_of, ending_of_told
+from flyball.runtimes.current import CURRENT
+from flyball.runtimes.driver import ASK_EARLY, Ending
+from flyball.runtimes.holder import is_gone, me
+from flyball.runtimes.refusal import refusal
+
+log = logging.getLogger(__name__)
+
+BEATS_APART_MIN: Final = 0.05
+"""Seconds between two beats at least, also where a lease is very short."""
+BEATS_APART_MAX: Final = 3600.0
+"""Seconds between two beats at most, also where there is no lease: a thread cannot wait for ever."""
+
+Listener = Callable[[str, Event, Decision], None]
+
+_numbers = itertools.count(1)
+
+
+class WatchedBlock:
+    """A run of a unit, as a block: `with` it in a thread, `async with` it in a coroutine."""
+
+    def __init__(self, governor: Governor, unit: Unit, *, causes: Causes, listener: Listener) -> None:
+        self._governor = governor
+        self._unit = unit
+        self._causes = causes
+        self._listener = listener
+        self._told: Decision | None = None
+        self._closed = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._cancelled = False
+
+    # Threads.
+
+    def __enter__(self) -> Context:
+        until = self._start()
+        return self._begin(until)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+        self._report(error)
+
+    # Coroutines.
+
+    async def __aenter__(self) -> Context:
+        until = await asyncio.to_thread(self._start)
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task is not None else 0
+        return self._begin(until)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+        # As a deadline of asyncio does it: whoever else cancelled the task is not robbed of that.
+        alone = self._cancelled and self._task is not None and self._task.uncancel() <= self._cancelling
+        await asyncio.to_thread(self._report, error)
+        if alone and self._told is not None and isinstance(error, asyncio.CancelledError):
+            raise refusal(self._told, self._governor.clock.now(), f"{self._unit.name} is to end") from None
+
+    # Both.
+
+    def _start(self) -> Instant:
+        """Ask leave; when the lease ends that was given."""
+        governor, name, labels = self._governor, self._unit.name, self._unit.labels
+        holder = me()
+        self._run = f"{holder}.{next(_numbers)}"
+        governor.reap(is_gone, unit=name)
+        start = Start(unit=name, run=self._run, labels=labels, holder=holder)
+        decision = governor.submit(start)
+        self._listener(name, start, decision)
+        if not decision.proceeds:
+            raise refusal(decision, governor.clock.now(), f"{name} may not start")
+        self._context = Context(governor, name, self._run, labels=labels, idle=self._unit.idle, told=self._tell)
+        return decision.until
+
+    def _begin(self, until: Instant) -> Context:
+        self._token = CURRENT.set(self._context)
+        # A daemon: a block that nobody leaves does not keep the process from ending.
+        self._thread = threading.Thread(
+            target=self._keep, args=(until,), name=f"flyball {self._unit.name}", daemon=True
+        )
+        self._thread.start()
+        return self._context
+
+    def _keep(self, until: Instant) -> None:
+        """Keep the lease, and obey what is answered."""
+        beat = Beat(unit=self._unit.name, run=self._run, labels=self._unit.labels, silent=True)
+        while not self._closed.wait(self._apart(until)):
+            try:
+                answer = self._governor.submit(beat)
+            except FlyballError as error:
+                log.error("the lease of %s cannot be kept: %s", self._unit.name, error)
+                until = 0
+                continue
+            until = answer.until
+            self._context.heed(answer)
+
+    def _apart(self, until: Instant) -> float:
+        """Seconds until shortly before the lease ends; or, where asking early did not make it longer, until its end."""
+        if not until:
+            return ASK_EARLY / SECOND
+        left = until - self._governor.clock.now()
+        seconds = (left - ASK_EARLY if left > ASK_EARLY else left) / SECOND
+        return min(BEATS_APART_MAX, max(BEATS_APART_MIN, seconds))
+
+    def _tell(self, decision: Decision) -> None:
+        """The run is to end. One that may end in order is refused its next step, and that is all."""
+        self._told = decision
+        if decision.verb >= Verb.STOP:
+            self._context.end(decision)
+            if self._loop is not None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None and not self._cancelled and not self._closed.is_set():
+            self._cancelled = True
+            self._task.cancel()
+
+    def _leave(self) -> None:
+        self._closed.set()
+        CURRENT.reset(self._token)
+
+    def _report(self, error: BaseException | None) -> None:
+        self._thread.join()
+        rows = NO_ROWS
+        if error is None:
+            try:
+                rows = self._context.memory.changed()
+            except FlyballError as refused:
+                log.error("the memory of %s is not kept: %s. %s", self._unit.name, refused, refused.remedy)
+        self._context.steps.report(rows)
+        ending = self._ending(error)
+        exited = Exited(
+            unit=self._unit.name,
+            run=self._run,
+            labels=self._unit.labels,
+            cause=ending.cause,
+            fingerprint=ending.fingerprint,
+            version=ending.version,
+            error=ending.error,
+            policy=ending.policy,
+            detail=ending.detail,
+        )
+        self._listener(self._unit.name, exited, self._governor.submit(exited))
+
+    def _ending(self, error: BaseException | None) -> Ending:
+        if self._told is not None:
+            return ending_of_told(self._unit.name, error, self._told)
+        if isinstance(error, KeyboardInterrupt | asyncio.CancelledError | GeneratorExit):
+            return Ending(Cause.STOPPED, error=type(error).__name__)
+        if isinstance(error, SystemExit) and not error.code:
+            return Ending(Cause.DONE)
+        return ending_of(self._unit.name, error, self._causes)
