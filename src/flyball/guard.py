@@ -302,7 +302,11 @@ class Guard:
                 self.governor.panel.put(name, (*self.governor.panel.policies_of(name), policy))
 
     def _put(self, unit: Unit, *own: AnyPolicy) -> None:
-        self.governor.panel.put(unit.name, (*unit_policies(self.settings, unit), *own, *self._added))
+        # What is given here wins over what the settings say of every unit.
+        policies = {
+            (policy.name, policy.by): policy for policy in (*unit_policies(self.settings, unit), *own, *self._added)
+        }
+        self.governor.panel.put(unit.name, tuple(policies.values()))
 
     def _budgets(self, given: Given | None, by: str, tier: str | None) -> list[AnyPolicy]:
         limits = dict(whole(given))

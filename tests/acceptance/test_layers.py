@@ -391,6 +391,30 @@ def test_reservation_of_a_dead_holder_counts_as_spent(supervise: Supervise) -> N
     assert supervisor.step(call="b", usd=30 * CENT).codes == ("cost_budget_exceeded",)
 
 
+def test_person_settles_what_the_dead_held(supervise: Supervise) -> None:
+    """S1-34, S1-45: what a dead run had reserved is known, and a person says what it really cost: the rest is free."""
+    supervisor = supervise("session")
+    supervisor.start()
+    supervisor.step(call="a", usd=80 * CENT)
+    supervisor.exit(cause=Cause.ERROR, error="killed")
+    context = Context(governor=supervisor.governor, settings=Settings(), who="ann", channel="test")
+    settled = COMMANDS["settle"](context, {"unit": UNIT, "usd": "0.10"})["settled"]
+    assert [one["reserved"] for one in settled] == [{"usd": 80 * CENT}]
+    assert supervisor.look_step(usd=90 * CENT).proceeds
+    assert "cost_budget_exceeded" in supervisor.look_step(usd=91 * CENT).codes
+
+
+def test_unusual_spend_is_told(supervise: Supervise) -> None:
+    """S1-58: an agent that spends far more than it used to is told of once, as soon as it does, and goes on."""
+    supervisor = supervise("agent")
+    told = []
+    for hour, cents in enumerate([20] * 8 + [200] * 2):
+        supervisor.clock.set(START_OF_TIME + hour * HOUR)
+        told.append(supervisor.stepped(UNIT, Work(used={"usd": cents * CENT})))
+    assert all(decision.proceeds for decision in told)
+    assert [decision.codes for decision in told] == [()] * 8 + [("spend_anomaly",), ()]
+
+
 @pytest.mark.parametrize(
     ("tier", "usd_a_round", "least", "most"),
     [("free", 125_000, 3, 5), ("pro", 225_000, 7, 10), ("enterprise", 225_000, 15, 15)],

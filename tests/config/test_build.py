@@ -4,6 +4,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from flyball.config import DEFAULT, Settings, get_tier_limit
 from flyball.config.build import KINDS
@@ -89,11 +90,14 @@ def test_defaults_are_those_of_the_policies(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_a_good_panel(kind: str) -> None:
     """No two policies share a state, also with everything switched on that can be."""
+    everywhere = {"per_run": 2, "per_unit": 4, "per_user": 5, "per_fleet": 50, "per_tree": 7}
     settings = _set(
-        circuit_breaker={"labels": ["provider", "user"]}, budget={"per_user": 5, "per_fleet": 50, "per_tree": 7}
+        circuit_breaker={"labels": ["provider", "user"]},
+        budget={**everywhere, "meters": {"tokens": everywhere, "scrip": everywhere}},
     )
     panel = Panel(settings.policies(kind))
-    assert len(panel.policies_of("u")) == len(TABLE[kind]) + 5
+    its_own_money = kind in ("graph", "session")
+    assert len(panel.policies_of("u")) == len(TABLE[kind]) + 2 + 15 - its_own_money
 
 
 def test_unknown_kind() -> None:
@@ -111,6 +115,8 @@ OTHER_VALUES: dict[str, Any] = {
     "stall.nudge_at": 3,
     "stall.refuse_at": 6,
     "stall.stop_at": 9,
+    "budget.per_run": "3.00",
+    "budget.per_unit": "3.00",
     "budget.per_user": "3.00",
     "budget.per_fleet": "3.00",
     "budget.per_tree": "3.00",
@@ -121,6 +127,8 @@ USED_ELSEWHERE = {
     "retry.base_delay_seconds": "the runtime of rules",
     "retry.exponential_base": "the runtime of rules",
     "journal.max_entries": "the store",
+    "prices.unknown": "the prices of models",
+    "prices.ceiling_per_million_tokens": "the prices of models",
 }
 KEYS = [value.key for value in Settings().effective()]
 
@@ -150,6 +158,39 @@ def test_every_setting_has_an_effect(key: str) -> None:
     after = Settings.model_validate(given)
     tier = key.removeprefix("budget.tiers.") if "tiers" in key else None
     assert any(before.policies(kind, tier=tier) != after.policies(kind, tier=tier) for kind in KINDS)
+
+
+@pytest.mark.parametrize("by", ["run", "unit", "user", "tree", "fleet"])
+@pytest.mark.parametrize("meter", ["usd", "tokens"])
+def test_budgets(by: str, meter: str) -> None:
+    """Of money and of any other meter, for each scope; runs and trees are pieces of work and have no periods."""
+    given: Any = {f"per_{by}": 3, "period": "day"}
+    settings = _set(budget=given if meter == "usd" else {"meters": {meter: given}})
+    budget = _only(settings.policies("agent"), Budget)
+    limit = 3_000_000 if meter == "usd" else 3
+    assert (budget.meter, budget.by, budget.limit) == (meter, by, limit)
+    assert budget.name == ("budget" if meter == "usd" else "budget_tokens")
+    periods = by not in ("run", "tree")
+    assert (budget.every, budget.over) == ((DAY, Verb.WAIT) if periods else (0, Verb.FINISH))
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"budget": {"meters": {"usd": {"per_run": 5}}}}, "money has its keys in `budget` itself"),
+        ({"budget": {"meters": {"My Tokens": {"per_run": 5}}}}, "small letters"),
+        ({"budget": {"meters": {"tokens": {"per_run": 0}}}}, "greater than or equal to 1"),
+        ({"budget": {"meters": {"tokens": {"per_run": 1.5}}}}, "integer"),
+        ({"budget": {"meters": {"tokens": {"per_rum": 5}}}}, "Extra inputs"),
+        ({"budget": {"per_unit": 0}}, "0 would let nothing run"),
+        ({"prices": {"models": {"m": {"input": 1}}}}, "needs both"),
+        ({"prices": {"ceiling_per_million_tokens": 0}}, "would make unknown models free"),
+    ],
+)
+def test_budgets_that_make_no_sense(given: Any, says: str) -> None:
+    """Refused, with why."""
+    with pytest.raises(ValidationError, match=says):
+        Settings.model_validate(given)
 
 
 @pytest.mark.parametrize("section", ["supervisor", "restart_policy"])

@@ -66,7 +66,7 @@ def test_boundary_is_inclusive(age: int, expected: int) -> None:
 @pytest.mark.parametrize("gap", [0, 1, 1_000, SECOND])
 def test_marks_are_bounded(limit: int, gap: int) -> None:
     """However high the limit and however many there are."""
-    window: Window = EMPTY
+    window: Window = ()
     for number in range(2_000):
         window = add(window, number * gap, 300 * SECOND, limit)
     assert len(window) <= min(limit, MARKS_MAX + 1)
@@ -78,7 +78,7 @@ def test_marks_are_bounded(limit: int, gap: int) -> None:
 )
 def test_marks_are_bounded_in_a_short_window_too(length: int) -> None:
     """A window that is not a multiple of its marks holds no more of them."""
-    window: Window = EMPTY
+    window: Window = ()
     for now in range(2_000):
         window = add(window, now, length, 1_000_000)
     assert len(window) <= MARKS_MAX + 2
@@ -106,4 +106,4 @@ def test_is_a_value() -> None:
 
 def test_fewer_than_none_is_never() -> None:
     """With a limit of 0 there is no instant at which fewer than none are in the window."""
-    assert below_at(EMPTY, 5, 10, 0) == FOREVER
+    assert below_at((), 5, 10, 0) == FOREVER

@@ -6,20 +6,10 @@ A driver runs it to its end, with the framework's adapter or without, and gives 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from agents import (
-    Agent,
-    FunctionTool,
-    OpenAIChatCompletionsModel,
-    OpenAIResponsesModel,
-    RunConfig,
-    Runner,
-    Tool,
-    function_tool,
-)
 from langchain_core.messages import HumanMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
@@ -32,10 +22,20 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
 
+from agents import (
+    Agent,
+    OpenAIChatCompletionsModel,
+    OpenAIResponsesModel,
+    RunConfig,
+    Runner,
+    Tool,
+    function_tool,
+)
 from flyball.guard import Guard
 from flyball.integrations.langchain import Callbacks
 from flyball.integrations.openai_agents import Hooks
 from flyball.integrations.pydantic_ai import Capability
+from flyball.runtimes.agent.context import Context
 from tests.integrations.model_stub import ModelStub
 from tests.integrations.scene import UNIT, House
 
@@ -50,19 +50,21 @@ class Driver:
     """How an agent of one framework is run."""
 
     name: str
-    begin: Callable[[ModelStub, House, Any], Awaitable[str]] | Callable[[ModelStub, House, Any], str]
+    begin: Callable[[ModelStub, House, Any], Awaitable[str] | str]
     adapter: Callable[..., Any]
     threaded: bool = False
 
-    def run(self, stub: ModelStub, house: House) -> str:
-        """Without an adapter: nobody looks."""
-        return self._run(stub, house, None)
+    def run(self, stub: ModelStub, house: House, adapter: Any = None) -> str:
+        """To its end, outside of any run."""
+        if self.threaded:
+            return cast(str, self.begin(stub, house, adapter))
+        return asyncio.run(self.soon(stub, house, adapter))
 
     def run_watched(self, guard: Guard, stub: ModelStub, house: House, *, budget: Any = None, **options: Any) -> str:
         """With the adapter, as a run."""
         if self.threaded:
             with guard.watch(UNIT, budget=budget, budget_by="unit"):
-                return self._run(stub, house, self.adapter(**options))
+                return self.run(stub, house, self.adapter(**options))
 
         async def watched() -> str:
             async with guard.watch(UNIT, budget=budget, budget_by="unit"):
@@ -70,22 +72,24 @@ class Driver:
 
         return asyncio.run(watched())
 
+    def run_as_agent(self, guard: Guard, stub: ModelStub, house: House) -> None:
+        """With the adapter, as an agent that is supervised."""
+        if self.threaded:
+
+            @guard.agent(UNIT)
+            def in_thread(ctx: Context) -> None:
+                self.run(stub, house, self.adapter())
+        else:
+
+            @guard.agent(UNIT)
+            async def in_loop(ctx: Context) -> None:
+                await self.soon(stub, house, self.adapter())
+
+        guard.run()
+
     async def soon(self, stub: ModelStub, house: House, adapter: Any) -> str:
         """As a part of something that runs already."""
-        said = self.begin(stub, house, adapter)
-        return said if isinstance(said, str) else await said
-
-    def _run(self, stub: ModelStub, house: House, adapter: Any) -> str:
-        return (
-            asyncio.run(self.soon(stub, house, adapter))
-            if not self.threaded
-            else _text(self.begin, stub, house, adapter)
-        )
-
-
-def _text(begin: Callable[..., Any], *args: Any) -> str:
-    said: str = begin(*args)
-    return said
+        return await cast("Awaitable[str]", self.begin(stub, house, adapter))
 
 
 # LangChain and LangGraph.
@@ -120,8 +124,6 @@ def lang_graph(
 
 
 def _both(call: Any, call_soon: Any) -> Any:
-    from langchain_core.runnables import RunnableLambda
-
     return RunnableLambda(call, afunc=call_soon)
 
 
@@ -145,12 +147,11 @@ async def run_graph_soon(stub: ModelStub, house: House, callbacks: Callbacks | N
 # OpenAI Agents.
 
 
-def openai_agent(stub: ModelStub, house: House, *, responses: bool, failing: bool = False) -> Agent[Any]:
+def openai_agent(stub: ModelStub, house: House, *, responses: bool) -> Agent[Any]:
     """An agent on one of both protocols."""
     client = AsyncOpenAI(base_url=stub.url, api_key="none", max_retries=0)
     model = OpenAIResponsesModel("stub-1", client) if responses else OpenAIChatCompletionsModel("stub-1", client)
     tools: list[Tool] = [function_tool(house.look_up), function_tool(house.wait_for_build)]
-    assert all(isinstance(tool, FunctionTool) for tool in tools)
     return Agent(name="finder", model=model, tools=tools)
 
 

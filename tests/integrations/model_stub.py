@@ -28,6 +28,8 @@ class Reply:
     text: str = ""
     tool: str = ""
     arguments: dict[str, Any] = field(default_factory=dict)
+    times: int = 1
+    """So many calls of the tool at once."""
     status: int = 200
 
 
@@ -119,9 +121,9 @@ def _handler(stub: ModelStub) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def _tool_call(number: int, reply: Reply) -> dict[str, Any]:
+def _tool_calls(number: int, reply: Reply) -> list[dict[str, Any]]:
     function = {"name": reply.tool, "arguments": json.dumps(reply.arguments)}
-    return {"id": f"call_{number}", "type": "function", "function": function}
+    return [{"id": f"call_{number}_{n}", "type": "function", "function": function} for n in range(reply.times)]
 
 
 def _usage() -> dict[str, int]:
@@ -132,7 +134,7 @@ def _usage() -> dict[str, int]:
 def _completion(number: int, reply: Reply) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
     if reply.tool:
-        message["tool_calls"] = [_tool_call(number, reply)]
+        message["tool_calls"] = _tool_calls(number, reply)
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if reply.tool else "stop"}
     return {
         "id": f"chatcmpl-{number}",
@@ -147,7 +149,8 @@ def _completion(number: int, reply: Reply) -> dict[str, Any]:
 def _chunks(number: int, reply: Reply) -> Iterator[dict[str, Any]]:
     base = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "stub-1"}
     if reply.tool:
-        delta: dict[str, Any] = {"role": "assistant", "tool_calls": [{"index": 0, **_tool_call(number, reply)}]}
+        calls = [{"index": index, **call} for index, call in enumerate(_tool_calls(number, reply))]
+        delta: dict[str, Any] = {"role": "assistant", "tool_calls": calls}
         yield {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
     for word in reply.text.split():
         delta = {"role": "assistant", "content": word + " "}
@@ -163,9 +166,9 @@ def _response(number: int, reply: Reply) -> dict[str, Any]:
         content = {"type": "output_text", "text": reply.text, "annotations": []}
         message = {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed"}
         output.append({**message, "content": [content]})
-    if reply.tool:
-        call = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "status": "completed"}
-        output.append({**call, "name": reply.tool, "arguments": json.dumps(reply.arguments)})
+    for made in _tool_calls(number, reply) if reply.tool else ():
+        call = {"type": "function_call", "id": f"fc_{made['id']}", "call_id": made["id"], "status": "completed"}
+        output.append({**call, **made["function"]})
     usage = {
         "input_tokens": INPUT_TOKENS,
         "input_tokens_details": {"cached_tokens": 0},

@@ -176,9 +176,28 @@ def test_a_model_that_fails_ends_the_run_with_its_own_error(driver: Driver) -> N
 def test_outside_of_any_run_it_says_what_to_do(driver: Driver) -> None:
     """An adapter that finds no run does not let the agent run unguarded."""
     with model_stub(NORMAL) as stub:
-        adapted = Driver(driver.name, driver.begin, driver.adapter, driver.threaded)
-        with pytest.raises(Exception, match="there is no run here") as raised:
-            adapted._run(stub, House(), driver.adapter())
-        assert isinstance(raised.value, FlyballError)
+        with pytest.raises(FlyballError, match="there is no run here") as raised:
+            driver.run(stub, House(), driver.adapter())
         assert "guard.watch" in raised.value.remedy
         assert stub.calls == 0
+
+
+def test_calls_side_by_side_are_each_a_step(driver: Driver) -> None:
+    """Three calls in one turn are three steps, however the framework makes them."""
+    house = House()
+    script = each(Reply(tool="look_up", arguments={"place": "attic"}, times=3), Reply(text="Nothing."))
+    with a_guard() as guard, model_stub(script) as stub:
+        assert driver.run_watched(guard, stub, house) == "Nothing."
+        assert house.looked == ["attic"] * 3
+        done = [work for event in events(guard) for work in event["event"].get("done", ())]
+        assert [work["pattern"] for work in done].count("look_up") == 3
+
+
+def test_an_agent_is_stopped_and_not_started_again(driver: Driver) -> None:
+    """Inside an agent the adapter finds its run by itself, and what goes round in circles is ended for good."""
+    house = House()
+    with a_guard() as guard, model_stub(CIRCLE) as stub:
+        driver.run_as_agent(guard, stub, house)
+        assert len(house.looked) == MADE_BY_DEFAULT
+        exits = [event["event"] for event in events(guard) if event["event"]["event"] == "exited"]
+        assert [(exited["cause"], exited["error"]) for exited in exits] == [("stopped", "going_in_circles")]

@@ -2,7 +2,7 @@
 agent stands under by default."""
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice, repeat
+from itertools import islice, repeat
 from typing import Any
 
 import pytest
@@ -34,15 +34,14 @@ class Agent:
             self.nudges.append(decision.reasons[0].text)
         return decision
 
-    def step(self, step: "Work | Decision") -> Decision:
+    def step(self, step: Work) -> Decision:
         """One more."""
-        assert isinstance(step, Work)
         decision = self.ask(Step(unit="agent", run="1", pattern=step.pattern, call=step.call))
         if decision.verb is Verb.WAIT:
             step = Work(pattern=step.pattern, call=step.call, refused=True)
         if decision.verb <= Verb.WAIT:
             self.steps += 1
-            self.clock.advance(20 * SECOND)
+            self.clock.move(20 * SECOND)
             decision = self.ask(Stepped(unit="agent", run="1", done=(step,)))
         return decision
 
@@ -57,8 +56,8 @@ class Agent:
 
 def did(tool: str, args: str, result: str, *, error: bool = False, **more: Any) -> Work:
     """A call and what came of it, with fingerprints as the library makes them."""
-    fingerprints = {"call": call_fingerprint(tool, args), "result": result_fingerprint(result)}
-    return Work(pattern=tool, error=error, **fingerprints, **more)
+    call, found = call_fingerprint(tool, args), result_fingerprint(result)
+    return Work(pattern=tool, call=call, result=found, error=error, **more)
 
 
 # Work.
@@ -88,9 +87,9 @@ def next_page() -> Iterator[Work]:
 
 def mending() -> Iterator[Work]:
     """Tests, an edit, tests: fewer and fewer fail, and once it gets worse."""
-    for failed in (5, 5, 4, 6, 4, 3, 3, 2, 2, 1):
+    for attempt, failed in enumerate((5, 5, 4, 6, 4, 3, 3, 2, 2, 1)):
         yield did("bash", "pytest -q", f"{failed} failed, 20 passed in 3.{failed}1s", error=True)
-        yield did("edit", f"shop.py: try {failed}, {id(object())}", "edited")
+        yield did("edit", f"shop.py: attempt {attempt}", "edited")
     yield did("bash", "pytest -q", "25 passed in 3.02s")
 
 
@@ -197,10 +196,8 @@ def test_a_circle_is_stopped(period: int, error: bool, profile: str) -> None:
     assert ended is not None
     assert ended.codes == ("going_in_circles",)
     assert agent.steps <= 5 + period + (4 if profile == "default" else 6)
-    assert f"since step {6 if period > 1 or profile == 'default' else 6} (" in ended.reasons[0].text
-    if not (error and period > 1 and profile == "default"):
-        assert agent.nudges
-        assert "since step 6" in agent.nudges[0]
+    assert "since step 6 (" in ended.reasons[0].text
+    assert "since step 6 (" in agent.nudges[0]
 
 
 @pytest.mark.parametrize("result", VOLATILE)
@@ -254,10 +251,6 @@ def test_polling_without_end() -> None:
 def test_the_journal_says_where_it_began() -> None:
     """Whoever reads it afterwards finds the step and the kind of call."""
     agent = Agent()
-    agent.lives(chain(reading_a_little(), circle(2)))
+    agent.lives(circle(2))
     (entry,) = [entry for entry in agent.governor.store.entries(limit=1000) if entry.verb == "stop"]
-    assert b"a circle of 2 steps since step 9 (score 6; bash, bash)" in entry.body
-
-
-def reading_a_little() -> Iterator[Work]:
-    return islice(reading(), 1, 4)
+    assert b"a circle of 2 steps since step 6 (score 6; bash, bash)" in entry.body

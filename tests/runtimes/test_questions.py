@@ -19,6 +19,7 @@ from flyball.policies import Deadline
 from flyball.policies.question import Open
 from flyball.policies.question import State as Questions
 from flyball.runtimes import questions
+from flyball.runtimes.agent.context import Context
 from flyball.runtimes.doorbell import Doorbell
 from flyball.runtimes.questions import NoAnswer, ask, ask_and_wait
 from flyball.runtimes.refusal import Refused
@@ -62,16 +63,16 @@ class House:
     def ask(self, text: str = "Deploy?", **more: Any) -> str:
         """Ask by the way at hand."""
         if self.how == "async":
-            return asyncio.run(ask(self.governor, "shop", "r1", {}, text, sleep=self._sleep, **more))
+            return asyncio.run(ask(self.governor, "shop", "r1", {}, text, sleep=self.sleep, **more))
         return ask_and_wait(self.governor, "shop", "r1", {}, text, wait=self._wait, **more)
 
-    async def _sleep(self, heard: asyncio.Event, until: Instant) -> None:
-        self._pass_to(until)
+    async def sleep(self, heard: asyncio.Event, until: Instant) -> None:
+        self.pass_to(until)
 
     def _wait(self, seconds: float) -> None:
-        self._pass_to(self.clock.now() + round(seconds * SECOND))
+        self.pass_to(self.clock.now() + round(seconds * SECOND))
 
-    def _pass_to(self, until: Instant) -> None:
+    def pass_to(self, until: Instant) -> None:
         for plan in [plan for plan in self.plans if plan[0] <= until]:
             self.plans.remove(plan)
             self.clock.set(max(plan[0], self.clock.now()))
@@ -266,6 +267,29 @@ def test_an_answer_is_new_ground_and_a_default_is_not() -> None:
     assert _codes(house) == ("repeating",)
     house.after(SECOND, house.answer)
     house.ask()
+    assert _codes(house) == ()
+
+
+@pytest.mark.parametrize("asks", ["async", "thread"])
+def test_what_was_done_before_the_answer_counts_before_it(asks: str) -> None:
+    """An agent's steps that are not reported yet are, before it asks: afterwards they would weigh against it anew."""
+    house = House()
+    context = Context(house.governor, "shop", "r1", labels={}, told=lambda _: None, sleep=house.sleep)
+
+    async def look() -> str:
+        return "nothing"
+
+    async def work() -> str:
+        for _ in range(3):
+            await context.do("look", look)
+        house.after(SECOND // 2, house.answer)
+        if asks == "async":
+            return await context.ask_human("What now?")
+        context.wait_until = house.pass_to  # type: ignore[method-assign]  # on this clock
+        return await asyncio.to_thread(context.ask_human_and_wait, "What now?")
+
+    assert asyncio.run(work()) == "yes"
+    asyncio.run(context.close(clean=True))
     assert _codes(house) == ()
 
 

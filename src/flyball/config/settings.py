@@ -370,12 +370,18 @@ class Anomaly(Section):
 class ModelPrice(Section):
     """What a model costs, in dollars for a million tokens."""
 
-    input: Money
-    """Tokens that are sent."""
-    output: Money
-    """Tokens that come back, those of its reasoning included."""
+    input: Money | None = None
+    """Tokens that are sent. Has to be given; 0 for a model of one's own that costs nothing."""
+    output: Money | None = None
+    """Tokens that come back, those of its reasoning included. Has to be given, too."""
     cached_input: Money | None = None
     """Tokens that are sent and were cached. Not given: as `input`."""
+
+    @model_validator(mode="after")
+    def _has_both(self) -> Self:
+        if self.input is None or self.output is None:
+            raise contradiction((), "a model's price needs both `input` and `output`")
+        return self
 
 
 class Prices(Section):

@@ -60,12 +60,12 @@ def read_yaml(text: str, name: str, *, places: bool = True) -> Given:
 
 
 def _composed(text: str) -> yaml.Node | None:
+    root: yaml.Node | None
     try:
-        if _is_shallow(text):
-            return yaml.compose(text, Loader=_QuickLoader)
+        root = yaml.compose(text, Loader=_QuickLoader if _is_shallow(text) else _Loader)
     except yaml.YAMLError:
-        pass
-    return yaml.compose(text, Loader=_Loader)
+        root = yaml.compose(text, Loader=_Loader)
+    return root
 
 
 def _is_shallow(text: str) -> bool:

@@ -159,6 +159,8 @@ def _granted(policies: Sequence[AnyPolicy], states: Sequence[State | None], step
             answer = policy.decide(state, now)
         except Exception:  # noqa: BLE001, S112 - it is reported where the request itself is weighed
             continue
+        if not answer.proceeds:  # it is refused anyway: for one step, not for many
+            return msgspec.structs.replace(step, steps=1)
         if answer.allowance is not None:
             room &= answer.allowance
     steps = room.steps

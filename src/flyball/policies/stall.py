@@ -30,6 +30,11 @@ KNOWN_ERROR: Final = 1
 REFUSED: Final = 1
 NEW_GROUND: Final = -2
 
+FAILED: Final = -1
+"""In place of the step at which a call was last made: it failed then."""
+OVERCOME: Final = 0
+"""In place of the step at which an error was last seen: the call that it came from works since."""
+
 NAMED_MAX: Final = 4
 """Steps of a circle that are named in a text: enough to know it again."""
 PATTERN_MAX: Final = 40
@@ -53,10 +58,14 @@ class State(PolicyState, frozen=True):
     bare: bool = False
     circle: tuple[str, ...] = ()
     """The names of the last of those steps."""
+    error: str = ""
+    """The result of the last step, if it was an error; and how many errors came in a row, each seen before but the
+    first."""
     errors: int = 0
-    """Errors in a row, each seen before but the first."""
     pattern: str = ""
     """The name of the last step that was not new ground."""
+    back: bool = False
+    """The last step went back to a failed call."""
     polling_since: Instant = FOREVER
     asked: str = ""
     """The call that is asked for, if it was made before."""
@@ -111,14 +120,15 @@ class Stall:
         if now - state.polling_since > self.polling_max:
             text = f"polled for {format_span(now - state.polling_since)} without anything new"
             return stop(Reason(self.name, "polled_too_long", text, self._remedy))
-        if state.score < self.nudge_at and not state.matched and state.errors < self.same_error_nudge:
+        nudged = state.score >= self.nudge_at or state.back or state.errors >= self.same_error_nudge
+        if not nudged and not state.matched:
             return PROCEED
         if state.score >= self.stop_at or self._circles(state) or state.errors >= self.same_error_max:
             return stop(Reason(self.name, "going_in_circles", self._text(state), self._remedy))
         if state.score >= self.refuse_at and state.asked:
             text = f"this call was made before and nothing came of it: {self._text(state)}"
             return wait(FOREVER, Reason(self.name, "repeated_call", text, "Make another call, or give up and say why."))
-        if state.score >= self.nudge_at or state.errors >= self.same_error_nudge:
+        if nudged:
             text = f"You are repeating yourself: {self._text(state)}. Try something that you have not tried yet."
             return proceed(nudge=Reason(self.name, "repeating", text, "Try another way, or ask a person."))
         return PROCEED
@@ -142,26 +152,33 @@ class Stall:
         seen, call, result = state.seen, _short(work.call), _short(work.result)
         bare = not result
         pair = "p" + call + result
-        known_call = seen.get("c" + call) is not None
-        last = seen.get(pair) if known_call and call else None
-        things = {pair: step, "c" + call: step}
+        called = seen.get("c" + call)
+        last = seen.get(pair) if called is not None and call else None
+        things = {pair: step, "c" + call: FAILED if work.error else step}
         new_world = False
         if work.world:
             world = "w" + _short(work.world)
             new_world = seen.get(world) is None
             things[world] = step
-        errors, known_error = 0, False
+        error, errors, known_error = "", 0, False
         if work.error:
-            known_error = not bare and seen.get("e" + result) is not None
+            known_error = not bare and bool(seen.get("e" + result))
             things["e" + result] = step
-            errors = state.errors + 1 if known_error else 1
-        ground, most = state.ground, FOREVER
+            error, errors = result, state.errors + 1 if known_error else 1
+        # The score stops nobody who was not told before.
+        told = state.score >= self.nudge_at or state.back
+        ground, back, most = state.ground, False, FOREVER if told else self.stop_at - 1
         if new_world:
             change, ground = NEW_GROUND, step
         elif last is not None:
-            returned = work.error and step - last > 1 and ground < last
-            change = 0 if bare else self.returned if returned else REPEATED_PAIR
-        elif known_call or (bare and not work.error):
+            back = not bare and work.error and step - last > 1 and ground < last
+            change = 0 if bare else self.returned if back else REPEATED_PAIR
+        elif called == FAILED and not work.error and not bare:
+            # What failed works now: the way out. The error that was overcome is as good as new.
+            change, ground = -state.score, step
+            if state.error:
+                things["e" + state.error] = OVERCOME
+        elif called is not None or (bare and not work.error):
             change = 0
         elif known_error:
             change, most = KNOWN_ERROR, self.stop_at - 1
@@ -174,13 +191,13 @@ class Stall:
         pattern = state.pattern if ground == step else work.pattern[:PATTERN_MAX]
         seen = seen.with_(things)
         if last is None or new_world:
-            return State(score, since, step, ground, seen, errors=errors, pattern=pattern)
+            return State(score, since, step, ground, seen, error=error, errors=errors, pattern=pattern, back=back)
         period, matched = step - last, 1
         circle: tuple[str, ...] = (pattern,)
         if period == state.period:
             matched, bare = state.matched + 1, bare or state.bare
             circle = (*state.circle, pattern)[-min(period, NAMED_MAX) :]
-        return State(score, since, step, ground, seen, period, matched, bare, circle, errors, pattern)
+        return State(score, since, step, ground, seen, period, matched, bare, circle, error, errors, pattern, back)
 
     def _insisted(self, state: State, work: Work) -> State:
         """It was told no, and hears so. No step was made, so nothing else changes: least of all where it began."""

@@ -68,14 +68,14 @@ class Side:
         """Steps that were made."""
         for work in done:
             if not work.refused:
-                self.steps += 1
+                self.steps += work.times
                 self.spent.update(work.used)
 
     def not_made(self, done: Iterable[Work]) -> None:
         """Steps that were recorded and would not have been made."""
         for work in done:
             if not work.refused:
-                self.save(1, work.used)
+                self.save(work.times, work.used)
 
     def save(self, steps: int, amounts: Amounts) -> None:
         """So much would not have been used."""

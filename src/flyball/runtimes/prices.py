@@ -167,11 +167,11 @@ def _genai() -> Any:
 
 
 def _by(price: ModelPrice, tokens: Tokens) -> Decimal:
+    sent, came = price.input or Decimal(0), price.output or Decimal(0)
     cached = tokens.get("cache_read_tokens", 0)
-    cached_price = price.input if price.cached_input is None else price.cached_input
     plain = max(0, tokens.get("input_tokens", 0) - cached)
-    total = plain * price.input + cached * cached_price + tokens.get("output_tokens", 0) * price.output
-    return total / MILLION
+    cached_price = sent if price.cached_input is None else price.cached_input
+    return (plain * sent + cached * cached_price + tokens.get("output_tokens", 0) * came) / MILLION
 
 
 def _priced(price: "GenaiPrice") -> list[str]:

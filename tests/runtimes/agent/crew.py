@@ -53,7 +53,7 @@ def spins_in_a_thread(ctx: Context) -> None:
 
 async def blocks_the_loop(ctx: Context) -> None:
     begun(ctx)
-    time.sleep(3600)  # noqa: ASYNC251
+    time.sleep(3600)
 
 
 def blocks_in_c(ctx: Context) -> None:
@@ -96,7 +96,7 @@ async def ignores_the_signal(ctx: Context) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.sleep(3600)
     while True:
-        time.sleep(0.01)  # noqa: ASYNC251
+        time.sleep(0.01)
 
 
 async def stops_itself(ctx: Context) -> None:
@@ -229,7 +229,7 @@ async def spends_and_does_not_listen(ctx: Context) -> None:
     with contextlib.suppress(Refused):
         await spends(ctx)
     while True:
-        time.sleep(0.01)  # noqa: ASYNC251
+        time.sleep(0.01)
 
 
 async def ends_in_order(ctx: Context) -> None:

@@ -124,6 +124,8 @@ class Context:
     ) -> str:
         """Ask a person, and wait for the answer, which is given by `flyball answer`. After `timeout` seconds the
         default is taken; NoAnswer if there is none."""
+        # What was done before counts before the answer: that is something new, and begins anew.
+        self.heed(await self.steps.report_soon())
         return await questions.ask(
             self._governor,
             self.unit,
@@ -141,6 +143,7 @@ class Context:
         self, text: str, *, choices: Sequence[str] = (), timeout: float | None = None, default: str | None = None
     ) -> str:
         """`ask_human`, for threads."""
+        self.heed(self.steps.report())
         return questions.ask_and_wait(
             self._governor,
             self.unit,

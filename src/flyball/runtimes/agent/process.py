@@ -106,6 +106,7 @@ class WorkerLife:
         self._heard = bytearray()
         self._listens = False
         self._told: asyncio.Future[Decision] = self._loop.create_future()
+        self._was = ""
         self._ended: Ending | None = None
         channel.setblocking(False)
         self._loop.add_reader(channel, self._hear)
@@ -179,20 +180,25 @@ class WorkerLife:
                 self._listens = True
             case wire.Told() if not self._told.done():
                 self._told.set_result(said.decision)
+            case wire.Was():
+                self._was = said.where
             case wire.Ended() if self._ended is None:
                 self._ended = said.ending
 
     def _judge(self, ending: Ending) -> Ending:
         """How it ended: by its own word, or else by what could be seen of it."""
-        if self._ended is None:
-            if not self._told.done():
-                return ending
-            seen = ending_of_told(self._unit.name, asyncio.CancelledError(), self._told.result(), ending.detail)
-            return replace(seen, code=ending.code, signal=ending.signal)
-        if self._ended.cause is Cause.DONE or not ending.detail:
-            return self._ended
+        said = self._ended
+        if said is not None and said.cause is Cause.DONE:
+            return said
         # Its last lines come first: of what is too long the end is kept, and there is the stack.
-        return replace(self._ended, detail=cut(f"{ending.detail}\n{self._ended.detail}".strip()))
+        where = said.detail if said is not None else self._was
+        detail = cut(f"{ending.detail}\n{where}".strip())
+        if said is not None:
+            return replace(said, detail=detail)
+        if not self._told.done():
+            return replace(ending, detail=detail)
+        seen = ending_of_told(self._unit.name, asyncio.CancelledError(), self._told.result(), detail)
+        return replace(seen, code=ending.code, signal=ending.signal)
 
 
 def _environment() -> Mapping[str, str]:

@@ -15,10 +15,10 @@ from typing import Final, Protocol
 
 from flyball.config.units import Unit
 from flyball.core.codec import decode_state
-from flyball.core.decision import Decision, Verb
+from flyball.core.decision import PROCEED, Decision, Verb
 from flyball.core.event import Beat, Cause, Event, Exited, Revise, Start
 from flyball.core.policy import Key
-from flyball.core.time import Instant, Span, seconds
+from flyball.core.time import SECOND, Instant, Span, later, seconds
 from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.policies.restart import State as Restarts
@@ -34,6 +34,11 @@ log = logging.getLogger(__name__)
 
 TROUBLE_WAIT: Final = 5.0
 """Seconds before an agent is driven again whose driver failed, because the store did: a full disk needs time."""
+
+ALREADY_RUNNING: Final = "already_running"
+ENDED_BY_POLICY: Final = "ended_by_policy"
+STAND_BY_LOOKS: Final[Span] = 2 * SECOND
+"""Between looks whether another program, which runs the same agent, is still there."""
 
 HUNG: Final = 70
 """The exit code of a process that was ended because something in it hung (EX_SOFTWARE)."""
@@ -197,6 +202,8 @@ class _Seat:
         self._supervisor = supervisor
         self.hands = hands
         self.life: Life | None = None
+        self._answer = PROCEED
+        """The governor's last."""
         self._over = False
         self._ending: asyncio.Task[None] | None = None
         self.driver = Driver(
@@ -267,11 +274,23 @@ class _Seat:
     async def _sleep(self, poked: asyncio.Event, until: Instant) -> None:
         if self.life is None and self._supervisor.leaving:
             raise _Left
-        await self._supervisor.sleep(poked, until)
+        if ALREADY_RUNNING in self._answer.codes:
+            await self._stand_by(poked, until)
+        else:
+            await self._supervisor.sleep(poked, until)
         if self.life is None and self._supervisor.leaving:
             raise _Left
 
+    async def _stand_by(self, poked: asyncio.Event, until: Instant) -> None:
+        """Another program runs it. When that is gone, which nobody tells, this one takes its place."""
+        governor, name = self._supervisor.governor, self.hands.unit.name
+        while not poked.is_set() and governor.clock.now() < until:
+            await self._supervisor.sleep(poked, min(until, later(governor.clock.now(), STAND_BY_LOOKS)))
+            if await asyncio.to_thread(governor.reap, is_gone, unit=name):
+                return
+
     def _heard(self, _: Driver, event: Event, decision: Decision) -> None:
+        self._answer = decision
         if isinstance(event, Exited):
             self.life = None
         self._supervisor.listener(self.hands.unit.name, event, decision)
@@ -279,20 +298,22 @@ class _Seat:
     # When it is over.
 
     def _is_again(self) -> bool:
-        """Whether its first start is one after a failure: then it is a restart, and counted as one. Who runs a program
-        anew wants what was done, stopped or gave up to run again."""
+        """Whether its next start is one after a failure, or after a policy ended it: then it is a restart, and counted
+        as one. Who runs a program anew wants what was done, stopped or gave up to run again."""
         key = Key("restart", "unit", self.hands.unit.name)
         data = self._supervisor.governor.store.read([key]).records.get(key)
-        last = decode_state(Restarts, data).last if data is not None else None
-        return last is not None and last.failed
+        known = decode_state(Restarts, data) if data is not None else Restarts()
+        return (known.last is not None and known.last.failed) or bool(known.ended_for)
 
     def _may_start(self) -> bool:
-        """Whether somebody released it, or ordered it to start."""
-        start = Start(
-            unit=self.hands.unit.name, run="-", labels=self.hands.unit.labels, again=True, holder=self.driver.holder
-        )
-        decision = self._supervisor.governor.look(start)
-        return decision.proceeds or decision.verb is Verb.WAIT
+        """Whether a person let go what a person, or a policy, had ended. What ended by itself stays over."""
+        unit = self.hands.unit
+        ended = self._supervisor.ended[unit.name]
+        if ended.verb is Verb.FINISH and ENDED_BY_POLICY not in ended.codes:
+            return False
+        self.driver.again = self._is_again()
+        start = Start(unit=unit.name, run="-", labels=unit.labels, again=self.driver.again, holder=self.driver.holder)
+        return self._supervisor.governor.look(start).verb <= Verb.WAIT
 
     async def _troubled(self, error: FlyballError) -> None:
         """The store failed, so nobody looked after the run: it is ended, and counted as lost."""

@@ -2,7 +2,7 @@
 
 The program says once what to run: a `Job`, pickled, because it names a function, exceptions and policies; it goes to a
 child of the program's own, over a socket that nobody else has. The worker answers in lines of JSON: that it can show
-its stacks, what it was told by the governor, and how it ended.
+its stacks, what it was told by the governor, where it was when it was told, and how it ended.
 """
 
 import pickle
@@ -136,13 +136,19 @@ class Told(msgspec.Struct, frozen=True, tag="told"):
     decision: Decision
 
 
+class Was(msgspec.Struct, frozen=True, tag="was"):
+    """Where the function was when the worker was told to end it: it may not live to say more."""
+
+    where: str
+
+
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """How the function ended."""
 
     ending: Ending
 
 
-Said = Listens | Told | Ended
+Said = Listens | Told | Was | Ended
 decode: Final[Callable[[bytes], Said]] = msgspec.json.Decoder[Said](Said).decode
 
 

@@ -25,6 +25,7 @@ from typing import Final, NoReturn
 
 from flyball.core.codec import encode
 from flyball.core.decision import Decision
+from flyball.core.event import DETAIL_MAX
 from flyball.core.panel import Panel
 from flyball.governor import Governor
 from flyball.runtimes.agent import wire
@@ -177,6 +178,7 @@ async def _live(task: wire.Task, job: wire.Job, channel: Channel) -> NoReturn:
     ending: set[asyncio.Task[None]] = set()
 
     def end() -> None:
+        channel.say(wire.Was(life.where()[-DETAIL_MAX:]))
         ending.add(asyncio.ensure_future(life.end(task.unit.grace)))
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
