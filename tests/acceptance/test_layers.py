@@ -7,15 +7,19 @@ from itertools import count
 
 import pytest
 
+from flyball.config import Settings
 from flyball.config.build import get_tier_limit
+from flyball.control.commands import COMMANDS
+from flyball.control.context import Context
 from flyball.core.decision import Decision, Verb
 from flyball.core.event import Cause, Work
 from flyball.core.policy import AnyPolicy
 from flyball.core.preflight import find_trap
-from flyball.core.time import MINUTE, SECOND
+from flyball.core.time import HOUR, MINUTE, SECOND
 from flyball.errors import SettingsError
 from flyball.policies import Budget, Deadline, Limit, Rounds
 from flyball.policies.rounds import ROUNDS_CAP, check_rounds
+from flyball.testing.clock import START_OF_TIME
 from tests.acceptance.conftest import Supervise
 from tests.acceptance.harness import (
     NO_LABELS,
