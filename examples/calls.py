@@ -31,7 +31,8 @@ def main() -> None:
             return "an answer"
 
         def call(times: int) -> None:
-            before, seen = made, {}
+            before = made
+            seen: dict[str, int] = {}
             for _ in range(times):
                 try:
                     said = fetch()

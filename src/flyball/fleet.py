@@ -19,10 +19,11 @@ from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.policies.revision import State as Revisions
 from flyball.runtimes import kept
+from flyball.runtimes.flag import Flag
 from flyball.runtimes.guardian import Guard
 from flyball.runtimes.holder import is_gone, me
 from flyball.runtimes.kept import Record
-from flyball.runtimes.post import Pace, Post
+from flyball.runtimes.post import Pace, Post, is_again, restarts_key
 from flyball.runtimes.process import ProcessHands, kernel, strays
 from flyball.runtimes.watched import WatchedHands
 
@@ -77,9 +78,11 @@ class Fleet:
         if not decision.proceeds:
             log.warning("nothing is started: %s", "; ".join(reason.text for reason in decision.reasons))
         changed = await self._revise(self.plan.units)
+        restarts = await asyncio.to_thread(self.governor.store.states, "restart")
         for name, post in self.posts.items():
             if name in changed and post.is_adopting:
                 post.begin_again()
+            post.again = is_again(restarts.get(restarts_key(name)))
             self._start(name)
 
     def _end_strays(self, spared: AbstractSet[tuple[str, str]]) -> None:
@@ -93,19 +96,19 @@ class Fleet:
         """Take over what outlived another supervisor; the holders of what did not. Its lease is renewed before runs are
         judged by their leases."""
         lost: set[str] = set()
-        beats: list[asyncio.Future[Decision]] = []
+        beats: list[Beat] = []
         for record in records:
             post = self.posts.get(record.unit)
             if post is not None and post.adopt(record):
-                beat = Beat(unit=record.unit, run=record.run, labels=post.unit.labels, silent=True)
-                beats.append(asyncio.wrap_future(self.governor.submit_soon(beat)))
+                beats.append(Beat(unit=record.unit, run=record.run, labels=post.unit.labels, silent=True))
                 log.info("%s lives on as process %d", record.unit, record.pid)
                 continue
             if post is None:
                 await self._end_stranger(record)
             lost.add(record.holder)
             kept.forget(self._kept, record.unit)
-        await asyncio.gather(*beats)
+        # All at once and after all are watched: few commits, and none of them takes time from the watching.
+        await asyncio.gather(*[asyncio.wrap_future(self.governor.submit_soon(beat)) for beat in beats])
         return lost
 
     async def _end_stranger(self, record: Record) -> None:
@@ -221,7 +224,7 @@ class Fleet:
 
     def up(self, unit: str) -> asyncio.Event:
         """Set while that unit counts as up."""
-        return self._ups.setdefault(unit, asyncio.Event())
+        return self._ups.setdefault(unit, Flag())
 
     def heard(self, post: Post, event: Event, decision: Decision) -> None:
         """The governor answered about a unit: say so, and restart whom that concerns. It is said after what follows

@@ -43,6 +43,7 @@ from flyball.runtimes.calls import Calls
 from flyball.runtimes.driver import Sleep, sleep_until
 from flyball.runtimes.holder import me
 from flyball.runtimes.money import Purse, Reservation, Soon
+from flyball.runtimes.prices import Prices
 from flyball.store import Store
 
 log = logging.getLogger("flyball")
@@ -264,6 +265,11 @@ class Guard:
             self._supervisor.stuck(life, where)
 
     # Money.
+
+    @property
+    def prices(self) -> Prices:
+        """What calls of models cost, by the settings of this guard."""
+        return Prices(self.settings.prices)
 
     def reserve(
         self,

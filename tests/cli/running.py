@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 import select
@@ -15,6 +14,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from flyball.cli.ask import Asking
 
 WAIT_MAX = 30.0
 """Seconds for anything to happen. Far more than it takes, also on a busy machine."""
@@ -115,10 +116,10 @@ class Place:
         return int(children[0])
 
     def journal(self, unit: str) -> list[dict[str, Any]]:
-        """What the journal says, as `flyball events --json` has it."""
-        said = self.flyball("events", unit, "--json")
-        assert said.returncode == 0, said.stderr
-        return [json.loads(line) for line in said.stdout.splitlines()]
+        """What the journal says, as `flyball events --json` has it, without the price of a command."""
+        with Asking(self.env) as ask:
+            events: list[dict[str, Any]] = ask("events", unit=unit)["events"]
+        return events
 
 
 class Screen:

@@ -15,6 +15,7 @@ from flyball.core.failure import (
     fingerprint,
     normalise,
     result_fingerprint,
+    text_fingerprint,
 )
 
 BASE: dict[str, Any] = {"unit": "shop", "error": "SelectorNotFound", "target": "#buy", "message": "no such element"}
@@ -94,6 +95,17 @@ def test_what_differs(one: dict[str, Any], two: dict[str, Any]) -> None:
         ("open /dev/shm/abc failed", "open /var/tmp/x/y failed"),
         ("C:\\Users\\a\\Temp\\x1 failed", "D:\\b\\temp\\y2 failed"),
         ("call toolu_01AbCdEf99 failed", "call toolu_02XyZwVu11 failed"),
+        ("Mon Nov 16 01:31:17 UTC 2026", "Mon Nov  9 23:00:01 UTC 2026"),
+        ("Mon, 16 Nov 2026 01:31:17 GMT", "Mon, 09 Nov 2026 11:00:00 GMT"),
+        ("[16/Nov/2026:01:31:17 +0000] GET", "[09/Dec/2026:11:00:00 +0100] GET"),
+        ("-rw-r--r-- 1 a a 12 Nov 16 01:31 f", "-rw-r--r-- 1 a a 12 Dec  1  2025 f"),
+        ("on Nov 16, 2026 1:02 PM", "on December 3, 2026 11:59 AM"),
+        ("real 0m8.619s", "real 1m0.002s"),
+        ("took 1h2m3s", "took 2 m 3 s"),
+        ("now 1700000000.123", "now 1800000000.4"),
+        ("id 01ARZ3NDEKTSV4RRFFQ69G5FAV", "id 01BX5ZZKBKACTAV9WEVGEMMVRZ"),
+        ("made home/tmpab12cd_9/y", "made home/tmpz9y8x7w6/y"),
+        ("killed pid 123", "killed pid=4567"),
         pytest.param(
             "request req-a1b2c3d4 failed",
             "request req-z9y8x7w6 failed",
@@ -108,9 +120,19 @@ def test_what_is_volatile_does_not_count(one: str, two: str) -> None:
     assert result_fingerprint(one) == result_fingerprint(two)
 
 
+def test_what_an_agent_says() -> None:
+    """The same words at another time are the same; others are not, and words are no call and no result."""
+    assert text_fingerprint("It is 12:00:01. I begin.") == text_fingerprint("It is 12:00:59. I begin.")
+    assert text_fingerprint("I begin.") != text_fingerprint("I end.")
+    assert text_fingerprint("I begin.") not in (result_fingerprint("I begin."), call_fingerprint("", "I begin."))
+
+
 @pytest.mark.parametrize(
     "text",
-    ["3 failed", "HTTP 429", "abcdef", "task_list", "run_tests", "/etc/passwd", "12345678901", "decade", "v1.2.3"],
+    [
+        *("3 failed", "HTTP 429", "abcdef", "task_list", "run_tests", "/etc/passwd", "12345678901", "decade", "v1.2.3"),
+        *("you may 3 times", "internationalization20", "1700000000 bytes", "tmpfilename", "Mar 3 of 4"),
+    ],
 )
 def test_what_stays(text: str) -> None:
     """Words, plain numbers, short hex and lasting paths are what a failure is about."""

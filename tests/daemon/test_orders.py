@@ -129,8 +129,18 @@ signal.pause()
 def test_ended_for_good(site: Site) -> None:
     """What ended for its money, or because it went in circles, does not start again with the daemon: a person starts
     or resumes it. What the end of the daemon ended does start again."""
-    broke = {"command": [sys.executable, "-c", REPORTS, "spends"], "budget": 0.30, "cwd": str(site.folder)}
-    circles = {"command": [sys.executable, "-c", REPORTS, "circles"], "kind": "agent", "cwd": str(site.folder)}
+    broke = {
+        "command": [sys.executable, "-c", REPORTS, "spends"],
+        "budget": 0.30,
+        "grace": "0.1s",
+        "cwd": str(site.folder),
+    }
+    circles = {
+        "command": [sys.executable, "-c", REPORTS, "circles"],
+        "kind": "agent",
+        "grace": "0.1s",
+        "cwd": str(site.folder),
+    }
     site.write({"broke": broke, "circles": circles, "plain": SLEEPS})
 
     def both_ended() -> bool:

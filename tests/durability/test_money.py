@@ -31,6 +31,7 @@ from flyball.store import Store
 from flyball.store.sqlite import SqliteStore
 from tests.durability import money_worker as worker
 
+ROOT = Path(__file__).parents[2]
 SCHEDULES = os.environ.get("FLYBALL_SCHEDULES", "")
 SEED = os.environ.get("FLYBALL_SEED", "1")
 SECONDS = 36_000 if SCHEDULES else 40
@@ -66,7 +67,7 @@ def run(path: Path) -> list[Told]:
         [sys.executable, "-m", "tests.durability.money_worker", *arguments],
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         timeout=max(4 * SECONDS, 300),
         check=False,
     )
@@ -133,6 +134,14 @@ def test_never_overspent(tmp_path: Path) -> None:
     _settle_the_dead(tmp_path / "state.db", told[:SETTLED_MAX])
     if not SCHEDULES:
         _replays(tmp_path / "state.db")
+
+
+def test_the_example() -> None:
+    """`python examples/agents/budget.py` ends by itself, and its exit code says that the law held."""
+    example = ROOT / "examples" / "agents" / "budget.py"
+    shown = subprocess.run([sys.executable, example, SEED], capture_output=True, text=True, timeout=120, check=False)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "the law held" in shown.stdout
 
 
 def _settle_the_dead(path: Path, told: list[Told]) -> None:

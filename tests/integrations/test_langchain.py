@@ -23,17 +23,17 @@ def test_a_tool_node_that_swallows_errors_does_not_save_the_run(soon: bool) -> N
     """Where a node makes messages of all exceptions, also of a refusal, the next call of the model is refused."""
     house = House()
 
-    async def watched() -> None:
+    def run() -> None:
+        with guard.watch(UNIT):
+            run_graph(stub, house, Callbacks(), handle_tool_errors=True)
+
+    async def run_soon() -> None:
         async with guard.watch(UNIT):
             await run_graph_soon(stub, house, Callbacks(), handle_tool_errors=True)
 
     with a_guard() as guard, model_stub(CIRCLE) as stub:
         with pytest.raises(Refused) as raised:
-            if soon:
-                asyncio.run(watched())
-            else:
-                with guard.watch(UNIT):
-                    run_graph(stub, house, Callbacks(), handle_tool_errors=True)
+            asyncio.run(run_soon()) if soon else run()
         assert raised.value.code == "going_in_circles"
         assert len(house.looked) == MADE_BY_DEFAULT
         assert stub.calls == MADE_BY_DEFAULT

@@ -22,6 +22,7 @@ from flyball.core.event import Beat, Cause, Event, Exited, Start
 from flyball.core.time import FOREVER, SECOND, Instant, Span
 from flyball.errors import StoreError
 from flyball.governor import Governor
+from flyball.runtimes.flag import Flag
 
 ASK_EARLY: Span = 1 * SECOND
 """How long before a lease ends the driver asks again: time enough for a busy store."""
@@ -110,7 +111,7 @@ class Driver:
     """How to wait. Tests move a clock instead."""
     stage: Stage = Stage.WAITING
     run_id: str = ""
-    _poked: asyncio.Event = field(default_factory=asyncio.Event)
+    _poked: asyncio.Event = field(default_factory=Flag)
     _number: int = 0
     _trouble: bool = False
     _gives_up: bool = False

@@ -21,6 +21,7 @@ from flyball.core.decision import Decision, Reason, stop
 from flyball.core.failure import digest
 from flyball.core.time import HOUR, SECOND, Span, format_span, seconds
 from flyball.runtimes import probe as probes
+from flyball.runtimes.flag import Flag
 from flyball.runtimes.holder import start_of
 from flyball.runtimes.notify import Message
 
@@ -80,7 +81,7 @@ class Liveness:
         self._loop = asyncio.get_running_loop()
         self.hung: asyncio.Future[Decision] = self._loop.create_future()
         """Done when it hangs: the decision to stop it."""
-        self.ready = asyncio.Event()
+        self.ready = Flag()
         """It counts as up, by what its unit says."""
         self.status = ""
         """What it last said about itself."""
@@ -93,7 +94,7 @@ class Liveness:
         self._beats: _Beats | None = None
         self._probing: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
-        self._output = asyncio.Event()
+        self._output = Flag()
 
     @property
     def env(self) -> Mapping[str, str]:

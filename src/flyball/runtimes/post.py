@@ -25,6 +25,7 @@ from flyball.governor import Governor
 from flyball.policies.restart import State as Restarts
 from flyball.runtimes import kept
 from flyball.runtimes.driver import ASK_EARLY, Driver, Ending, Life, Stage, sleep_until
+from flyball.runtimes.flag import Flag
 from flyball.runtimes.guardian import Guard
 from flyball.runtimes.kept import Record
 from flyball.runtimes.process import ProcessLife
@@ -103,6 +104,8 @@ class Post:
     pace: Pace
     kept_folder: Path
     guard: Guard | None = None
+    again: bool | None = None
+    """Its first start is one that nobody asked for; None: to be looked up."""
     driver: Driver = field(init=False)
     up: asyncio.Event = field(init=False)
     _waits_for: tuple[str, ...] = ()
@@ -117,7 +120,7 @@ class Post:
     """Its run is to be ended without grace."""
     _fresh: bool = False
     """It is to be started anew, whatever ended its last run."""
-    _ordered: asyncio.Event = field(default_factory=asyncio.Event)
+    _ordered: asyncio.Event = field(default_factory=Flag)
     _answered: asyncio.Event | None = None
     """Set by the next answer of the governor, while somebody waits for it."""
     _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
@@ -170,7 +173,9 @@ class Post:
     async def keep(self) -> None:
         """Drive the unit until this is cancelled. Whatever runs then is ended in order."""
         try:
-            self.driver.again = await asyncio.to_thread(self._is_again)
+            if self.again is None:
+                self.again = await asyncio.to_thread(self._is_again)
+            self.driver.again = self.again
             while True:
                 if self._adopting is None:
                     await self._others_up()
@@ -221,12 +226,8 @@ class Post:
         self.governor.reap(lambda other: other == holder, unit=self.unit.name)
 
     def _is_again(self) -> bool:
-        """Whether its next start is one that nobody asked for: after a failure, after it was done, and after a policy
-        stopped it, yes; after it was told to stop by a person, or by the end of its supervisor, no."""
-        key = Key("restart", "unit", self.unit.name)
-        data = self.governor.store.read([key]).records.get(key)
-        known = decode_state(Restarts, data) if data is not None else Restarts()
-        return known.last not in (None, Cause.STOPPED) or bool(known.ended_for)
+        key = restarts_key(self.unit.name)
+        return is_again(self.governor.store.read([key]).records.get(key))
 
     def _leave(self) -> None:
         """Have the drive end, and what runs with it. Where an answer of the governor is on its way, that comes first:
@@ -366,6 +367,18 @@ class Post:
             self.pace.waiting -= 1
         if self._leaving:
             raise _Left
+
+
+def restarts_key(unit: str) -> Key:
+    """Where the store has how the last run of a unit ended."""
+    return Key("restart", "unit", unit)
+
+
+def is_again(restarts: bytes | None) -> bool:
+    """Whether the next start is one that nobody asked for: after a failure, after it was done, and after a policy
+    stopped it, yes; after it was told to stop by a person, or by the end of its supervisor, no."""
+    known = decode_state(Restarts, restarts) if restarts is not None else Restarts()
+    return known.last not in (None, Cause.STOPPED) or bool(known.ended_for)
 
 
 class _Posted:

@@ -1,12 +1,13 @@
 """What a guarded call did is seen from outside: in `flyball events`, `why` and `status`, and it obeys orders."""
 
+import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import assert_type
 
 import pytest
-from click.testing import CliRunner
 
 import flyball
 from flyball.cli import main
@@ -16,20 +17,28 @@ from tests.cli.state import alone
 EXAMPLE = Path(__file__).parents[3] / "examples" / "calls.py"
 
 
-def said_by(*arguments: str) -> str:
-    """What a command printed."""
-    result = CliRunner().invoke(main, arguments, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
+Command = Callable[..., str]
+
+
+@pytest.fixture
+def said_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """What a command prints, in a state folder that is not there yet."""
+    alone(tmp_path, monkeypatch)
+
+    def said(*arguments: str) -> str:
+        capsys.readouterr()
+        assert main(arguments) == 0
+        return capsys.readouterr().out
+
+    return said
 
 
 def broken(url: str, tries: int = 1) -> bytes:
     raise OSError(f"{url} is down")
 
 
-def test_a_refusal_is_seen_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_seen_from_outside(said_by: Command) -> None:
     """The program is known by its name, and the journal says what was refused, and why."""
-    alone(tmp_path, monkeypatch)
     with flyball.open("shop") as guard:
         fetch = guard.call("fetch", breaker="provider:x")(broken)
         for _ in range(5):
@@ -42,9 +51,8 @@ def test_a_refusal_is_seen_from_outside(tmp_path: Path, monkeypatch: pytest.Monk
         assert "circuit open: 5 failures within 1 min" in said
 
 
-def test_a_person_pauses_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_pauses_the_program(said_by: Command) -> None:
     """What a person orders holds for the next call that asks."""
-    alone(tmp_path, monkeypatch)
     with flyball.open("shop") as guard:
         fetch = guard.call("fetch")(lambda: "well")
         assert fetch() == "well"
@@ -76,7 +84,7 @@ def test_the_signature_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(TypeError):
             fetch("x", times=2)  # type: ignore[call-arg]
         with pytest.raises(TypeError):
-            fetch_soon().close()  # type: ignore[call-arg]
+            asyncio.run(fetch_soon())  # type: ignore[call-arg]
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ An error and a time-out are failures, and are followed by another run. To be out
 and waits. To give up is a decision of the agent's own, and is never followed by another run.
 """
 
+import sys
 import traceback
 from collections.abc import Mapping
 from typing import Final
@@ -21,8 +22,6 @@ ERROR_MAX: Final = 200
 GAVE_UP: Final = "gave_up"
 OVERDUE: Final = frozenset({"timeout", "idle_timeout"})
 BANKRUPT: Final = "cost_budget_exceeded"
-UNNAMED: Final = frozenset({"builtins", "__main__", "__mp_main__"})
-"""Modules that tracebacks do not name; the last is a script that was imported by a process of its agent."""
 
 
 class GaveUp(BaseException):
@@ -100,8 +99,9 @@ def _cause(error: BaseException, causes: Causes) -> Cause:
 
 
 def _name(kind: type[BaseException]) -> str:
-    """As tracebacks have it."""
-    return kind.__qualname__ if kind.__module__ in UNNAMED else f"{kind.__module__}.{kind.__qualname__}"
+    """As tracebacks have it. The program's main module has another name where a process of an agent imported it."""
+    unnamed = kind.__module__ in ("builtins", sys.modules["__main__"].__name__)
+    return kind.__qualname__ if unnamed else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _frames(error: BaseException) -> tuple[str, ...]:

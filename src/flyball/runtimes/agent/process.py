@@ -191,10 +191,9 @@ class WorkerLife:
         if said is not None and said.cause is Cause.DONE:
             return said
         # Its last lines come first: of what is too long the end is kept, and there is the stack.
-        where = said.detail if said is not None else self._was
-        detail = cut(f"{ending.detail}\n{where}".strip())
         if said is not None:
-            return replace(said, detail=detail)
+            return replace(said, detail=cut(f"{self._process.tail()}\n{said.detail}".strip()))
+        detail = cut(f"{ending.detail}\n{self._was}".strip())
         if not self._told.done():
             return replace(ending, detail=detail)
         seen = ending_of_told(self._unit.name, asyncio.CancelledError(), self._told.result(), detail)

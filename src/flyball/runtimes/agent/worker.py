@@ -174,14 +174,14 @@ async def _live(task: wire.Task, job: wire.Job, channel: Channel) -> NoReturn:
         _leave(channel, ending_of_stopped(job.unit, where))
 
     hands = InlineHands(task.unit, repeated(task.function, task.every), governor, task.causes, stuck)
-    life = _Life(hands, job, channel)
     ending: set[asyncio.Task[None]] = set()
 
     def end() -> None:
         channel.say(wire.Was(life.where()[-DETAIL_MAX:]))
         ending.add(asyncio.ensure_future(life.end(task.unit.grace)))
 
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)  # before the function can do anything
+    life = _Life(hands, job, channel)
     _leave(channel, await life.ended())
 
 

@@ -16,6 +16,7 @@ from flyball.config.units import Unit
 from flyball.core.time import SECOND, Span
 from flyball.runtimes import holder
 from flyball.runtimes.driver import Ending
+from flyball.runtimes.flag import Flag
 from flyball.runtimes.process import failure, kernel, tree
 from flyball.runtimes.process.household import HOUSEHOLD
 from flyball.runtimes.process.kernel import UNKNOWN, Kernel
@@ -67,7 +68,7 @@ class ProcessLife:
         self._started = 0
         self._adopted = False
         self._watch: Watch | None = None
-        self._over = asyncio.Event()
+        self._over = Flag()
         self._ending: Ending | None = None
         self._status: kernel.Status | None = None
         self._told = False

@@ -23,6 +23,10 @@ KIN_MAX: Final = 10_000
 gone."""
 
 
+_UNIT_MARK: Final = os.fsencode(UNIT_VARIABLE)
+_RUN_MARK: Final = os.fsencode(RUN_VARIABLE)
+
+
 class Kin(NamedTuple):
     """One process, known by its number and when it started, so that it is never mistaken for a later one."""
 
@@ -55,6 +59,7 @@ class Member(Protocol):
     @property
     def mark(self) -> tuple[str, str]:
         """Its unit and its run: runs of different units may have the same id."""
+
     @property
     def started(self) -> int: ...
 
@@ -103,12 +108,12 @@ def claims(orphan: Orphan, member: Member, others: Collection[Member]) -> bool:
 
 def marks_of(pid: int) -> tuple[str, str]:
     """The unit and the run that a process says it is of."""
-    found = {UNIT_VARIABLE: "", RUN_VARIABLE: ""}
+    found = {_UNIT_MARK: b"", _RUN_MARK: b""}
     for variable in kernel.environment(pid):
         name, _, value = variable.partition(b"=")
-        if (known := os.fsdecode(name)) in found:
-            found[known] = os.fsdecode(value)
-    return found[UNIT_VARIABLE], found[RUN_VARIABLE]
+        if name in found:
+            found[name] = value
+    return os.fsdecode(found[_UNIT_MARK]), os.fsdecode(found[_RUN_MARK])
 
 
 def search(member: Member) -> list[Kin]:
