@@ -61,7 +61,7 @@ EVERYONE: tuple[AnyPolicy, ...] = (
     Restart(),
     Restart(by="fleet", over=Verb.HOLD, restarts_max=1_000, row_max=0),
     Flapping(),
-    Exclusive(),
+    Exclusive(lease=60 * SECOND),
     Manual(),
     Manual(by="fleet"),
     Revision(),
@@ -220,7 +220,7 @@ def test_a_fact_always_counts() -> None:
 
 def test_a_beat_that_changes_nothing_is_not_written() -> None:
     """Signs of life are many."""
-    house = House(Exclusive())
+    house = House(Exclusive(lease=60 * SECOND))
     house.start()
     for _ in range(10):
         house.clock.move(SECOND)
@@ -412,7 +412,7 @@ def lost(house: House) -> list[Exited]:
 def test_lost_at_boot(holder: str, gone: Callable[[str], bool] | None, passed: int, found: bool) -> None:
     """Runs of a dead holder, of this very holder, or with a lease that ran out; with the labels that they had. It
     counts as a failure."""
-    house = House(Exclusive(), Quarantine(), Quarantine(by="provider"))
+    house = House(Exclusive(lease=60 * SECOND), Quarantine(), Quarantine(by="provider"))
     live(house, holder=holder)
     house.clock.move(passed)
     house.reopened().governor.boot("new", gone=gone)
@@ -438,7 +438,7 @@ def test_lost_at_boot(holder: str, gone: Callable[[str], bool] | None, passed: i
 )
 def test_lost_when_the_lease_ran_out(between: list[Event], found: bool) -> None:
     """Unless it was renewed or has exited in between."""
-    house = House(Exclusive())
+    house = House(Exclusive(lease=60 * SECOND))
     live(house)
     house.clock.move(40 * SECOND)
     for event in between:
@@ -465,7 +465,7 @@ class RacingStore(MemoryStore):
 def test_not_lost_if_it_was_heard_of_at_the_last_moment(event: Event) -> None:
     """Whether it is lost is decided inside the transaction: who renews or exits in between is not."""
     store = RacingStore()
-    house = House(Exclusive(), store=store)
+    house = House(Exclusive(lease=60 * SECOND), store=store)
     live(house)
     house.clock.move(2 * MINUTE)
     store.first = lambda: house.submit(event)
@@ -475,7 +475,7 @@ def test_not_lost_if_it_was_heard_of_at_the_last_moment(event: Event) -> None:
 
 def test_a_second_start_waits_for_the_first() -> None:
     """While one is live another waits; once its lease ran out the first is lost, and the second is admitted."""
-    house = House(Exclusive())
+    house = House(Exclusive(lease=60 * SECOND))
     live(house)
     refused = house.start("r2")
     assert (refused.verb, refused.codes) == (Verb.WAIT, ("already_running",))
@@ -488,7 +488,7 @@ def test_a_second_start_waits_for_the_first() -> None:
 
 def test_a_lost_run_is_a_failure_like_any_other() -> None:
     """A unit that dies without a word is not admitted at once: it cools down first."""
-    house = House(Exclusive(), Cooldown())
+    house = House(Exclusive(lease=60 * SECOND), Cooldown())
     live(house)
     house.clock.move(2 * MINUTE)
     assert house.start("r2").codes == ("cooling",)
@@ -496,7 +496,7 @@ def test_a_lost_run_is_a_failure_like_any_other() -> None:
 
 def test_who_wakes_up_after_it_was_lost_is_stopped() -> None:
     """Two runs of one unit never both go on."""
-    house = House(Exclusive())
+    house = House(Exclusive(lease=60 * SECOND))
     live(house)
     house.clock.move(2 * MINUTE)
     assert house.start("r2").proceeds
@@ -506,7 +506,7 @@ def test_who_wakes_up_after_it_was_lost_is_stopped() -> None:
 
 def test_one_of_two_starts_at_once() -> None:
     """Two that ask for the same run at the same time: one is admitted. (S2-37)"""
-    house = House(Exclusive())
+    house = House(Exclusive(lease=60 * SECOND))
     answers = [house.submit(Resume(unit="shop", run="same", holder=holder)).verb for holder in ("one", "two")]
     assert answers == [Verb.PROCEED, Verb.WAIT]
 
@@ -650,7 +650,7 @@ def test_submit_soon_answers_when_it_is_committed() -> None:
 
 def test_submit_soon_finds_lost_runs_too() -> None:
     """A caller in an event loop is not left waiting for a run that nobody will report."""
-    house = House(Exclusive())
+    house = House(Exclusive(lease=60 * SECOND))
     live(house)
     house.clock.move(2 * MINUTE)
     assert house.governor.submit_soon(Start(unit="shop", run="r2")).result(timeout=5).proceeds
@@ -670,7 +670,7 @@ def test_a_state_that_cannot_be_read_is_a_fault_of_its_policy(caplog: pytest.Log
 
 def test_a_competitor_that_keeps_asking_does_not_fill_the_journal() -> None:
     """While one run makes its steps, another is refused its start again and again: that is one refusal."""
-    house = House(Exclusive())
+    house = House(Exclusive(lease=60 * SECOND))
     live(house)
     for _ in range(5):
         house.submit(Step(unit="shop", run="r1"))

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from flyball.core.decision import Decision as Decision
     from flyball.core.decision import Reason as Reason
     from flyball.core.decision import Verb as Verb
+    from flyball.core.event import Answered as Answered
+    from flyball.core.event import Asked as Asked
     from flyball.core.event import Beat as Beat
     from flyball.core.event import Booted as Booted
     from flyball.core.event import Cause as Cause
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from flyball.runtimes.agent.ending import GaveUp as GaveUp
     from flyball.runtimes.agent.ending import Starved as Starved
     from flyball.runtimes.agent.memory import MemoryRefused as MemoryRefused
+    from flyball.runtimes.calls import Retry as Retry
+    from flyball.runtimes.questions import NoAnswer as NoAnswer
     from flyball.runtimes.refusal import CircuitOpen as CircuitOpen
     from flyball.runtimes.refusal import OutOfBudget as OutOfBudget
     from flyball.runtimes.refusal import Refused as Refused
@@ -43,6 +47,8 @@ _HOMES = {
     "flyball.app": ("open",),
     "flyball.core.decision": ("Allowance", "Decision", "Reason", "Verb"),
     "flyball.core.event": (
+        "Answered",
+        "Asked",
         "Beat",
         "Booted",
         "Cause",
@@ -64,6 +70,8 @@ _HOMES = {
     "flyball.runtimes.agent.context": ("Context",),
     "flyball.runtimes.agent.ending": ("GaveUp", "Starved"),
     "flyball.runtimes.agent.memory": ("MemoryRefused",),
+    "flyball.runtimes.calls": ("Retry",),
+    "flyball.runtimes.questions": ("NoAnswer",),
     "flyball.runtimes.refusal": ("CircuitOpen", "OutOfBudget", "Refused"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

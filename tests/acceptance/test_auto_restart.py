@@ -162,7 +162,7 @@ def test_crash_that_nobody_reported_is_found(supervise: Supervise, reboots: bool
         supervisor.reboot()
     else:
         assert supervisor.start().codes == ("already_running",)
-        supervisor.sleep(60)
+        supervisor.sleep(600)
     assert supervisor.start().verb is Verb.WAIT
     [lost] = supervisor.journal(UNIT, Exited)
     assert isinstance(lost.event, Exited)

@@ -137,13 +137,22 @@ def test_other_meters(scene: Scene) -> None:
     assert money(scene, "user", "ann", "budget_tokens") == (800, 0)
 
 
-def test_budgets_that_only_the_program_knows(scene: Scene) -> None:
-    """A program gave its agent a budget of tokens in its own code: what is stored of it is settled all the same."""
-    own = Budget(by="unit", meter="tokens", limit=1_000, name="budget_tokens")
+@pytest.mark.parametrize(
+    ("name", "by", "subject"),
+    [("budget_tokens", "unit", "shop"), ("call_budget_tokens", "call", "fetch"), ("budget_tokens", "tree", "root")],
+)
+def test_budgets_that_only_the_program_knows(scene: Scene, name: str, by: str, subject: str) -> None:
+    """A program gave its agent, or its call, a budget of tokens in its own code: what is stored of it is settled, too,
+    and that of others is left alone."""
+    own = Budget(by=by, meter="tokens", limit=1_000, name=name)
     program = Governor([*scene.governor.panel.policies_of("shop"), own], scene.governor.store, scene.clock)
-    Purse(program, "shop", GONE).reserve({"usd": "0.30", "tokens": 600})
+    labels = {"call": "fetch", "tree": "root"}
+    Purse(program, "shop", GONE, labels).reserve({"usd": "0.30", "tokens": 600})
+    Purse(program, "other", ALIVE, {"call": "send", "tree": "oak"}).reserve({"usd": "0.30", "tokens": 7})
     settle(scene, used=["tokens=50"])
-    assert money(scene, "unit", "shop", "budget_tokens") == (50, 0)
+    assert money(scene, by, subject, name) == (50, 0)
+    other = {"unit": "other", "call": "send", "tree": "oak"}[by]
+    assert money(scene, by, other, name) == (0, 7)
 
 
 def test_somebody_was_quicker(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """What holds for every adapter that can refuse: real frameworks, a local model, and the same agent in each of them."""
 
+from decimal import Decimal
+
 import pytest
 
 from flyball.config.settings import ModelPrice
@@ -117,7 +119,7 @@ def test_arguments_in_another_order_are_the_same_call(driver: Driver) -> None:
 
 def test_what_models_use_counts(driver: Driver) -> None:
     """Tokens and money are counted after each call of a model; the first call beyond the budget is refused."""
-    prices = Prices(PriceSettings(models={"stub-1": ModelPrice(input="10", output="100")}))
+    prices = Prices(PriceSettings(models={"stub-1": ModelPrice(input=Decimal(10), output=Decimal(100))}))
     house = House()
     with a_guard() as guard, model_stub(NORMAL) as stub:
         with pytest.raises(OutOfBudget):

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -101,7 +102,7 @@ def test_without_the_processor_it_goes_on() -> None:
 def test_a_normal_run_is_untouched_and_counted() -> None:
     """Ten calls of a tool and eleven of a model are so many steps, with what the model used."""
     house = House()
-    prices = Prices(PriceSettings(models={"stub-1": ModelPrice(input="10", output="100")}))
+    prices = Prices(PriceSettings(models={"stub-1": ModelPrice(input=Decimal(10), output=Decimal(100))}))
     with a_guard() as guard, model_stub(NORMAL) as stub, tracing(prices=prices) as (provider, spans):
         options = {"budget": {"usd": 1, "tokens": 1_000_000}, "budget_by": "unit"}
         assert asyncio.run(_agent(guard, stub, house, provider, **options)) == "It is in room 10."
@@ -118,7 +119,7 @@ def test_a_budget_ends_the_run() -> None:
     step is refused."""
     with a_guard() as guard, tracing() as (provider, spans):
         tracer = provider.get_tracer("test")
-        attributes = {
+        attributes: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.usage.input_tokens": 90,
             "gen_ai.usage.output_tokens": 10,
@@ -244,7 +245,7 @@ def test_shutdown_reports_what_is_left() -> None:
     """No step is lost because the program ends."""
     with a_guard() as guard, guard.watch(UNIT, budget={"tokens": 1_000}, budget_by="unit"):
         with tracing() as (provider, _):
-            attributes = {"gen_ai.operation.name": "chat", "gen_ai.usage.output_tokens": 1}
+            attributes: dict[str, Any] = {"gen_ai.operation.name": "chat", "gen_ai.usage.output_tokens": 1}
             for _ in range(100):
                 provider.get_tracer("test").start_span("chat", attributes=attributes).end()
         assert spent(guard, "budget_tokens") == 100

@@ -12,7 +12,7 @@ from tests.policies.walk import Walk
 @pytest.mark.parametrize("runs_max", [1, 2, 3])
 def test_so_many_at_a_time(runs_max: int) -> None:
     """One more waits, leaves no trace, and goes when one has ended. (S2-37)"""
-    walk = Walk(Exclusive(runs_max=runs_max))
+    walk = Walk(Exclusive(runs_max=runs_max, lease=60 * SECOND))
     for number in range(runs_max):
         assert walk.start(run=f"r{number}").proceeds
     refused = walk.start(run="next")
@@ -27,7 +27,7 @@ def test_so_many_at_a_time(runs_max: int) -> None:
 @pytest.mark.parametrize("run", ["r1", ""])
 def test_the_same_run_twice(kind: type[Start], run: str) -> None:
     """Two that ask under one id are still two: one is admitted. (S2-37)"""
-    walk = Walk(Exclusive(runs_max=2))
+    walk = Walk(Exclusive(runs_max=2, lease=60 * SECOND))
     assert walk.tell(kind(unit="shop", run=run, holder="one")).proceeds
     refused = walk.tell(kind(unit="shop", run=run, holder="two"))
     assert (refused.verb, refused.codes) == (Verb.WAIT, ("already_running",))
@@ -37,7 +37,7 @@ def test_the_same_run_twice(kind: type[Start], run: str) -> None:
 @pytest.mark.parametrize("cause", list(Cause))
 def test_any_exit_frees_the_place(cause: Cause) -> None:
     """However it ended; the exit of another run does not."""
-    walk = Walk(Exclusive())
+    walk = Walk(Exclusive(lease=60 * SECOND))
     walk.start(run="r1")
     walk.end(run="r9", cause=cause)
     assert not walk.forgot()
@@ -47,7 +47,7 @@ def test_any_exit_frees_the_place(cause: Cause) -> None:
 
 def test_proceed_is_a_lease() -> None:
     """It says until when it has to be heard of again."""
-    walk = Walk(Exclusive())
+    walk = Walk(Exclusive(lease=60 * SECOND))
     assert walk.start().until == walk.now + MINUTE
 
 
@@ -58,7 +58,7 @@ def test_proceed_is_a_lease() -> None:
 def test_signs_of_life_renew_it(sign: Beat, after: int, renewed: bool) -> None:
     """Steps, reports and beats, once a third of it is used up; before that nothing is written. Even one that ran out is
     renewed as long as nobody reported it as lost."""
-    walk = Walk(Exclusive())
+    walk = Walk(Exclusive(lease=60 * SECOND))
     walk.start(run="r1")
     before = walk.state
     assert walk.pass_span(after).tell(sign).proceeds
@@ -69,7 +69,7 @@ def test_signs_of_life_renew_it(sign: Beat, after: int, renewed: bool) -> None:
 
 def test_who_wakes_up_too_late_is_told() -> None:
     """A run that was given up as lost, and has been replaced, is refused its next step; the other one is not."""
-    walk = Walk(Exclusive())
+    walk = Walk(Exclusive(lease=60 * SECOND))
     walk.start(run="old")
     walk.pass_(61).end(run="old", cause=Cause.LOST)
     walk.start(run="new")
@@ -81,7 +81,7 @@ def test_who_wakes_up_too_late_is_told() -> None:
 
 def test_a_wait_is_until_the_lease_ends() -> None:
     """Then the one that is not heard of is lost; and a wait never ends in the past."""
-    walk = Walk(Exclusive())
+    walk = Walk(Exclusive(lease=60 * SECOND))
     lease = walk.start(run="r1").until
     assert walk.start(run="r2").until == lease
     walk.now = lease + 5
@@ -90,7 +90,7 @@ def test_a_wait_is_until_the_lease_ends() -> None:
 
 def test_labels_are_kept() -> None:
     """So that its loss is reported to everybody whom the run concerned."""
-    walk = Walk(Exclusive())
+    walk = Walk(Exclusive(lease=60 * SECOND))
     walk.tell(Start(unit="shop", run="r1", labels={"provider": "p"}, holder="h"))
     walk.pass_(30).beat()
     live = next(iter(walk.state.runs.values()))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,7 @@ def test_a_refused_call() -> None:
     """It was made in the record; here the agent is told that it was refused, and is ended for insisting."""
     house = House(Exclusive(), Stall(refuse_at=900, stop_at=900, repeats_max=900))
     house.start()
-    for call in ("x", "a", "b", "a", "b", "c", "a", "a", "a"):
+    for call in ("x", "a", "b", "a", "b", "c", "a", "a", "a", "a"):
         house.step(call)
     house.exit()
     other = course(house.entries, [Exclusive(), Stall(nudge_at=3, refuse_at=4, stop_at=6)]).side
@@ -169,7 +170,7 @@ def test_a_deadline_between_two_signs_of_life() -> None:
 
 
 def test_laxer_settings_let_go() -> None:
-    """What was refused or ended then and would not be now is counted. Nothing is made up of what would have followed."""
+    """What was refused or ended then and would not be now is counted. What would have followed is not made up."""
     house = House(Exclusive(), Stall(), Budget(limit=2_000, by="unit"))
     house.start()
     for _ in range(4):
@@ -223,6 +224,7 @@ def test_written_out_and_read_back(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     lines = [json.dumps(entry_data(entry)) for entry in house.store.entries(limit=ALL_MAX)]
     path.write_text("\n".join(lines))
-    read = list(export.read(Lines(str(path))))
+    with closing(Lines(str(path))) as written:
+        read = list(export.read(written))
     assert read == house.entries
     assert course(read, policies).differing == 0

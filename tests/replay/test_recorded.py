@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from flyball.config import load
@@ -78,7 +79,7 @@ def test_lost_wins(rewards: tuple[float | None, ...], lost: bool) -> None:
 @pytest.mark.parametrize(
     ("policy", "ended_at", "verb"),
     [
-        (Limit(most=3), 3, "finish"),
+        (Limit(most=3), 3, "stop"),
         (Budget(limit=1_000_000), 2, "finish"),
         (Deadline(lasts_max=3 * LASTS), 3, "stop"),
     ],
@@ -143,6 +144,6 @@ def test_as_the_governor_says(seed: int) -> None:
 )
 def test_what_is_no_run(line: str, problem: str) -> None:
     """It says what is wrong, and where in the line."""
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(msgspec.MsgspecError) as error:
         decode_run(line.encode())
     assert problem in str(error.value)

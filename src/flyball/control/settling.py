@@ -26,7 +26,7 @@ from flyball.policies.reservations import State as Holders
 from flyball.store import Snapshot
 
 BUDGETS: Final = Budget().name
-"""What the names of all budgets begin with."""
+"""What the names of all budgets have in them."""
 
 
 def settle(context: Context, args: Args) -> Any:
@@ -152,7 +152,7 @@ def _unknown(governor: Governor, unit: str, held: Held) -> Iterator[AnyPolicy]:
     known = {(policy.name, policy.by) for policy in governor.panel.policies_of(unit)}
     scopes: Mapping[str, str] = {"unit": unit, "fleet": "", **held.labels}
     for key, data in governor.store.states().items():
-        if not key.policy.startswith(BUDGETS) or (key.policy, key.by) in known or scopes.get(key.by) != key.subject:
+        if BUDGETS not in key.policy or (key.policy, key.by) in known or scopes.get(key.by) != key.subject:
             continue
         try:
             state = decode_state(BudgetState, data)

@@ -14,7 +14,7 @@ from flyball.core.decision import PROCEED, Decision, Reason, proceed, stop, wait
 from flyball.core.event import Beat, Event, Exited, Start, Step, Stepped
 from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
-from flyball.core.time import SECOND, Instant, Span, later
+from flyball.core.time import MINUTE, Instant, Span, later
 
 
 class Live(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,7 +39,7 @@ class Exclusive:
     """One at a time."""
 
     runs_max: int = 1
-    lease: Span = 60 * SECOND
+    lease: Span = 10 * MINUTE
     NAME: ClassVar = "exclusive"
     name: str = NAME
     by: str = "unit"

@@ -100,6 +100,8 @@ class Course(Record):
         """Runs that were refused or ended here, while the record goes on."""
         self._refused: dict[RunKey, Instant] = {}
         """Runs whose last call was refused here, but made in the record."""
+        self._free: dict[RunKey, Instant] = {}
+        """Runs that were refused or ended in the record, but not here."""
         self._leases: dict[RunKey, Instant] = {}
         """When runs have to ask again."""
 
@@ -123,10 +125,12 @@ class Course(Record):
             return
         self._weighing.keep(docket, outcome)
         self._lease(event, decision)
-        if self._count(event, decision, at):
-            self.side.let_go += not event.asks and decision.verb < Verb.FINISH <= told.decision.verb
-            if decision.verb is Verb.HOLD and told.decision.verb is not Verb.HOLD:
-                self._list(event, decision, at)
+        if decision.verb < Verb.FINISH <= told.decision.verb and isinstance(event, Stepped | Beat):
+            self._let_go(key, at)
+        if self._count(event, decision, at) and decision.verb is Verb.HOLD and told.decision.verb is not Verb.HOLD:
+            self._list(event, decision, at)
+        if isinstance(event, Exited):
+            self._free.pop(key, None)
 
     def _compare(self, told: Told, decision: Decision) -> None:
         self.weighed += 1
@@ -140,7 +144,7 @@ class Course(Record):
         """A request that was granted is refused, or the other way round. Neither leaves a trace."""
         event, at, key = told.event, told.at, (told.event.unit, told.event.run)
         if decision.proceeds:
-            self.side.let_go += at >= self._window.since
+            self._let_go(key, at)
             return
         if self._count(event, decision, at):
             self.side.saved_starts += isinstance(event, Start)
@@ -151,6 +155,11 @@ class Course(Record):
             _remember(self._refused, key, at)
         elif isinstance(event, Step):
             self._end(event, decision, at)
+
+    def _let_go(self, key: RunKey, at: Instant) -> None:
+        """What was refused or ended in the record is not so here: once for each run."""
+        self.side.let_go += at >= self._window.since and key not in self._free
+        _remember(self._free, key, at)
 
     def _insisting(self, event: Stepped, at: Instant) -> Stepped:
         """The step that was refused before it was made: the agent is told so, and nothing else comes of it. Of steps

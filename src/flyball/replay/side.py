@@ -52,7 +52,7 @@ class Side:
     """Runs that were told to stop or finish."""
     held: int = 0
     let_go: int = 0
-    """Refused or ended in the record, but not here. What would have followed is not known."""
+    """Runs that were refused or ended in the record, but not here. What would have followed is not known."""
     saved_starts: int = 0
     saved_steps: int = 0
     saved: Counter[str] = field(default_factory=Counter)

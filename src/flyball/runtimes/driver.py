@@ -26,6 +26,8 @@ from flyball.runtimes.flag import Flag
 
 ASK_EARLY: Span = 1 * SECOND
 """How long before a lease ends the driver asks again: time enough for a busy store."""
+LEASE_EVERY: float = 5.0
+"""Seconds between beats that keep the lease of a run that does not end: far below any lease."""
 TROUBLE_WAIT: Span = 5 * SECOND
 """How long a store that could not be written is left in peace: a full disk needs time."""
 
@@ -176,15 +178,25 @@ class Driver:
                 if answer.verb >= Verb.FINISH:
                     told_to_end = answer
                     self.stage = Stage.ENDING
-                    await life.end(self.grace)
+                    await self._end(life)
             ending = await ending_of_life
         except asyncio.CancelledError:
             self._gives_up = True
-            await life.end(self.grace)
+            await self._end(life)
             ending = await life.ended()
             await self._submit(self._exited(ending, told_to_end, stopped=True))
             raise
         return await self._exit_and_ask(self._exited(ending, told_to_end))
+
+    async def _end(self, life: Life) -> None:
+        """End it, and keep its lease meanwhile: what takes longer to end than a lease lasts, or cannot be ended, is
+        still there, and nobody may take its place."""
+        ending = asyncio.ensure_future(life.end(self.grace))
+        while not (await asyncio.wait((ending,), timeout=LEASE_EVERY))[0]:
+            beat = Beat(unit=self.unit, run=self.run_id, labels=self.labels, silent=True)
+            with contextlib.suppress(StoreError):
+                await asyncio.wrap_future(self.governor.submit_soon(beat))
+        await ending
 
     async def _exit_and_ask(self, exited: Exited) -> tuple[Decision, Decision | None]:
         """Report the exit, and ask for the next start in the same breath, unless there is something to wait for."""

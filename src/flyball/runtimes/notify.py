@@ -8,6 +8,7 @@ sends is known by what the kernel says of it; a stranger is not heard. Whatever 
 import array
 import asyncio
 import contextlib
+import functools
 import os
 import socket
 import stat
@@ -28,8 +29,8 @@ LINES_MAX: Final = 64
 """Lines of one message: there are some twenty keys."""
 FILES_MAX: Final = 8
 """Files that come with one message. None is kept; those beyond this number are closed by the kernel."""
-BATCH_MAX: Final = 64
-"""Messages taken at once, so that one unit that talks a lot does not keep the others waiting."""
+PAIRS_MAX: Final = 16
+"""Messages that are remembered: most are the same few words, again and again. At most half a megabyte."""
 DRAINED_MAX: Final = 4_096
 """Messages taken at the end of a run. The kernel holds some hundred of them at most; more would come from outside."""
 ANCESTORS_MAX: Final = 64
@@ -184,9 +185,9 @@ class Notify:
             self._loop = None
 
     def _read(self) -> None:
-        for _ in range(BATCH_MAX):
-            if self._loop is None or not self._take():
-                return
+        """One message, no more: others are not kept waiting by one that talks a lot; and mostly there is no second one,
+        which would take as long to find out."""
+        self._take()
 
     def _drain(self) -> None:
         for _ in range(DRAINED_MAX):
@@ -289,6 +290,7 @@ def _extras(extras: list[tuple[int, int, bytes]]) -> tuple[int, int, list[int]]:
     return pid, uid, list(files)
 
 
+@functools.lru_cache(PAIRS_MAX)
 def _pairs(data: bytes) -> tuple[tuple[str, str], ...]:
     lines = data.decode("utf-8", "replace").split("\n", LINES_MAX)[:LINES_MAX]
     pairs = (line.partition("=") for line in lines)

@@ -405,7 +405,8 @@ def fork_soon():
     while not pathlib.Path({str(station.folder / station.name("spins"))!r}).exists():
         time.sleep(0.01)
     if os.fork() == 0:
-        pathlib.Path({str(station.folder)!r}, "fork").write_text(str(os.getpid()))
+        pathlib.Path({str(station.folder)!r}, "new").write_text(str(os.getpid()))
+        pathlib.Path({str(station.folder)!r}, "new").rename({str(station.folder / "fork")!r})
         time.sleep(600)
         os._exit(0)
 """

@@ -61,6 +61,7 @@ class InlineLife:
         self._told: asyncio.Future[Decision] = self._loop.create_future()
         self._ended: asyncio.Future[Ending] | None = None
         self._cancelled = False
+        self._stuck = False
         self._where = ""
         """Where it was when it was asked to end."""
         self.thread: threading.Thread | None = None
@@ -126,7 +127,8 @@ class InlineLife:
                 self.task.cancel()
         await asyncio.wait((self.task,), timeout=seconds(grace))
         if not self.task.done():
-            if self._hands.stuck is not None:
+            if self._hands.stuck is not None and not self._stuck:
+                self._stuck = True
                 self._hands.stuck(self, self.where())
             await asyncio.wait((self.task,))
 

@@ -42,7 +42,8 @@ class Watchdog:
         self._blocked_max = blocked_max
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._moved = time.monotonic()
+        self._asked = False
+        """Whether the loop was asked to move, and has not yet. It is asked once, however long it is blocked."""
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="flyball watchdog", daemon=True)
         self._thread.start()
@@ -53,25 +54,25 @@ class Watchdog:
         self._thread.join()
 
     def _watch(self) -> None:
-        said = False
+        looks = 0
         kept_at = 0.0
         while not self._closed.wait(self._blocked_max / LOOKS):
-            blocked = time.monotonic() - self._moved
-            if blocked < self._blocked_max:
-                said = False
-            elif not said:
-                said = True
+            # Looks are counted, not time: on a busy machine this thread may be late as well, and that blames nobody.
+            looks = looks + 1 if self._asked else 0
+            if looks == LOOKS:
                 self._say()
-            if said and time.monotonic() - kept_at > LEASES_EVERY:
+            if looks >= LOOKS and time.monotonic() - kept_at > LEASES_EVERY:
                 kept_at = time.monotonic()
                 self._keep_leases()
-            try:
-                self._loop.call_soon_threadsafe(self._mark)
-            except RuntimeError:  # the loop is closed
-                return
+            if not self._asked:
+                self._asked = True
+                try:
+                    self._loop.call_soon_threadsafe(self._mark)
+                except RuntimeError:  # the loop is closed
+                    return
 
     def _mark(self) -> None:
-        self._moved = time.monotonic()
+        self._asked = False
 
     def _say(self) -> None:
         frame = sys._current_frames().get(self._loop_thread)
