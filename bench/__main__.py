@@ -1,4 +1,4 @@
-"""`make bench`: every comparison, one row each. `python -m bench.heart`, `.calls`, `.store` and `.processes` run a part."""
+"""`make bench`: all comparisons, a row each. `python -m bench.heart`, `.calls`, `.store`, `.processes` run a part."""
 
 import sys
 

@@ -28,6 +28,7 @@ from flyball.core.event import (
 from flyball.core.panel import REFUSED
 from flyball.core.policy import AnyPolicy, Gate, Key, State
 from flyball.core.time import DAY, HOUR, MINUTE, SECOND, Instant
+from flyball.errors import StoreClosed
 from flyball.governor import Governor, SystemClock
 from flyball.policies import (
     Breaker,
@@ -718,3 +719,72 @@ def test_draft_is_never_before_the_journal() -> None:
         house.clock.move(-HOUR)
         house.fail(run=f"r{number}")
     assert len(house.journal()) == 5
+
+
+# A fact, and what comes next.
+
+
+def followed(house: House, cause: Cause = Cause.ERROR, run: str = "r1") -> tuple[Decision, Decision | None]:
+    """Report the end of a run and ask for the next one."""
+    exited = Exited(unit="shop", run=run, cause=cause, fingerprint="f", error="broken")
+    return house.governor.report_and_ask_soon(exited, Start(unit="shop", run="r2", again=True)).result()
+
+
+def verbs(house: House) -> list[tuple[str, Verb]]:
+    return [(type(body.event).__name__, body.decision.verb) for body in house.journal()]
+
+
+def test_what_may_follow_at_once_is_asked_at_once() -> None:
+    """The exit's answer leaves nothing to wait for: the next start is weighed on it, and both are in the journal."""
+    house = House(Exclusive(), Restart())
+    house.start()
+    answer, leave = followed(house)
+    assert answer.proceeds
+    assert leave is not None
+    assert leave.proceeds
+    assert verbs(house) == [("Start", Verb.PROCEED), ("Exited", Verb.PROCEED), ("Start", Verb.PROCEED)]
+    assert [run for _, run, _ in house.governor.live_runs()] == ["r2"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "cause", "verb"),
+    [
+        (Cooldown(), Cause.ERROR, Verb.WAIT),
+        (Restart(), Cause.DONE, Verb.FINISH),
+        (Quarantine(failures_max=1), Cause.ERROR, Verb.HOLD),
+    ],
+)
+def test_what_has_to_wait_is_not_asked(policy: AnyPolicy, cause: Cause, verb: Verb) -> None:
+    """It leaves no trace: neither a run nor a refusal."""
+    house = House(Exclusive(), policy)
+    house.start()
+    answer, leave = followed(house, cause)
+    assert (answer.verb, leave) == (verb, None)
+    assert verbs(house) == [("Start", Verb.PROCEED), ("Exited", verb)]
+    assert not house.governor.live_runs()
+
+
+def test_a_wait_that_is_over_is_none() -> None:
+    """A wait that ends by the time the next start is weighed does not keep it from being asked."""
+    house = House(Exclusive(), Cooldown(ladder=(0,)))
+    house.start()
+    _, leave = followed(house)
+    assert leave is not None
+    assert leave.proceeds
+
+
+def test_where_another_run_lives_it_is_asked_by_itself() -> None:
+    """Whether that other run is lost takes a look at the store: that is for `submit`."""
+    house = House(Exclusive())
+    house.start("other")
+    _, leave = followed(house, run="r0")
+    assert leave is None
+
+
+def test_a_fact_that_cannot_be_written_is_followed_by_nothing() -> None:
+    """The caller gets the error, and no run was granted."""
+    house = House(Exclusive(), Restart())
+    house.start()
+    house.store.close()
+    with pytest.raises(StoreClosed):
+        followed(house)

@@ -26,15 +26,12 @@ from flyball.control.past import Past
 from flyball.control.server import Server
 from flyball.errors import FlyballError
 from flyball.fleet import Changes, Fleet, pids
-from flyball.runtimes.guardian import Guard
+from flyball.runtimes.guardian import READY, Guard
 from flyball.runtimes.holder import is_gone
 from flyball.runtimes.process import spawn
 
 log = logging.getLogger(__name__)
 
-LOCK: Final = "flyball.lock"
-READY: Final = "FLYBALL_READY"
-"""A file descriptor: who started the daemon reads there that it is ready."""
 ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 MEANINGLESS: Final = (signal.SIGUSR1, signal.SIGUSR2)
 """Signals that would kill a process that does not expect them, and that people send to have a log opened anew. Ours

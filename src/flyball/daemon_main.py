@@ -4,6 +4,7 @@ It reads no settings and no command line, so that neither is in its memory for a
 told in a line or two, as the command would; never by a traceback.
 """
 
+import gc
 import logging
 import logging.handlers
 import os
@@ -17,11 +18,13 @@ from flyball.config import plan
 from flyball.errors import FlyballError
 from flyball.runtimes import guardian
 
-LOG: Final = "daemon.log"
 LOG_BYTES_MAX: Final = 5 * 1024 * 1024
 LOG_FILES: Final = 3
 """The log and those before it: 20 MB at most."""
 
+GARBAGE_MAX: Final = 10_000
+"""Objects that may have become garbage before somebody looks: a megabyte or two. A start makes some hundreds of them,
+and with Python's own 700 a thousand starts would be interrupted by as many looks."""
 BAD: Final = 2
 INTERRUPTED: Final = 130
 
@@ -38,18 +41,21 @@ def main() -> int:
     """Be the daemon; the exit code."""
     env = {name: value for name, value in os.environ.items() if name != guardian.PLAN}
     # Neither is for the units.
-    detached = os.environ.pop(daemon.READY, None) is not None
+    detached = os.environ.pop(guardian.READY, None) is not None
     given = int(os.environ.pop(guardian.PLAN))
     handler: logging.Handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("flyball: %(message)s"))
     if detached:
-        handler = _LogFile(app.state_dir(env) / LOG, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES)
+        handler = _LogFile(app.state_dir(env) / guardian.LOG, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES)
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("flyball").setLevel(logging.INFO)
     try:
         with open(given, "rb") as file:
             wanted = plan.decode(file.read())
+        # What is there by now stays for good: nobody need look through it for what can be thrown away.
+        gc.freeze()
+        gc.set_threshold(GARBAGE_MAX)
         return daemon.run(wanted, env, Path(sys.argv[1]) if len(sys.argv) > 1 else None)
     except FlyballError as error:
         lines = [*(f"error: {line}" for line in str(error).splitlines()), error.remedy]

@@ -244,6 +244,19 @@ def test_the_daemon_is_told(scene: Scene) -> None:
     assert poked == [*expected, ("", "pause"), ("", "resume"), ("v", "reset")]
 
 
+@pytest.mark.parametrize("verb", ["stop", "pause"])
+def test_start_of_all_takes_back_what_was_ordered_for_all(scene: Scene, verb: str) -> None:
+    """`start --all` undoes `stop --all` and `pause --all`; the start of one unit does not. A storm stays."""
+    scene.start("u")
+    scene.exit("u", Cause.DONE)
+    _order(scene, verb, all=True)
+    context = scene.context(poke=lambda _, __: None)
+    answer(context, "start", {"units": ["u"]})
+    assert not _would(scene).proceeds
+    answer(context, "start", {"all": True})
+    assert _would(scene).proceeds
+
+
 def test_start_takes_back_what_a_person_ordered(scene: Scene) -> None:
     """A person who starts a unit takes back a stop; a quarantine stays."""
     context = scene.context(poke=lambda *_: None)

@@ -97,7 +97,7 @@ def test_kill_and_restart(site: Site) -> None:
 
 
 def test_finished_stays_finished(site: Site) -> None:
-    """What is done is not done again because flyball was started again; `start` does it again."""
+    """What is done is not done again because flyball was started again, or resumed; `start` does it again."""
     site.write({"job": {"command": ["sh", "-c", "echo x >> done"], "cwd": str(site.folder)}})
     done = site.folder / "done"
     for _ in range(2):
@@ -106,7 +106,13 @@ def test_finished_stays_finished(site: Site) -> None:
         site.down()
     assert done.read_text() == "x\n"
     site.flyball("up", "-d")
-    site.order("start", "job")
+    assert site.flyball("resume", "job").stdout.startswith("job: finished")
+    site.ask("stop", all=True)
+    refused = site.flyball("start", "job", code=1)
+    assert "told to start" not in refused.stdout
+    assert "flyball resume" in refused.stderr
+    assert done.read_text() == "x\n"
+    site.flyball("start", "--all")
     until(lambda: done.read_text() == "x\nx\n", "a second run")
 
 

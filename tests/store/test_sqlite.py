@@ -30,7 +30,7 @@ from flyball.errors import (
 )
 from flyball.store import Draft, Entry, Line, Snapshot, schema, sqlite
 from flyball.store.cache import Cache
-from flyball.store.ledger import CHUNK_MAX
+from flyball.store.ledger import CHUNK_MAX, ROOM, ROOM_AFTER
 from flyball.store.sqlite import SqliteStore
 from flyball.store.turn import Turn
 from flyball.testing.conformance import ALL_MAX, DurableStoreConformance, count, key, put, replay
@@ -672,3 +672,83 @@ def test_errors_have_a_remedy(path: Path) -> None:
         SqliteStore(path)
     assert caught.value.remedy
     assert str(path) in str(caught.value)
+
+
+# Room in the WAL.
+
+
+def wal_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def wait_for_room(path: Path) -> None:
+    until = time.monotonic() + PATIENCE
+    while wal_of(path).stat().st_size < ROOM:
+        assert time.monotonic() < until, "no room was made"
+        time.sleep(0.001)
+
+
+def test_who_writes_often_gets_room(tmp_path: Path) -> None:
+    """After some commits the WAL is as long as it will be, so that a sync has no file to lengthen. What is written
+    before that and after it is there, for readers, for another process, and after the file was opened anew."""
+    path = tmp_path / "state.db"
+    with SqliteStore(path) as store:
+        for _ in range(ROOM_AFTER - 1):
+            store.transact([key("a")], count(key("a")))
+        assert wal_of(path).stat().st_size < ROOM
+        store.transact([key("a")], count(key("a")))
+        wait_for_room(path)
+        for _ in range(5):
+            store.transact([key("a")], count(key("a")))
+        assert len(store.entries()) == ROOM_AFTER + 5
+        with SqliteStore(path) as other:
+            assert other.read([key("a")]) == store.read([key("a")])
+        assert wal_of(path).stat().st_size >= ROOM
+        assert not store.integrity()
+    with SqliteStore(path) as store:
+        assert len(store.entries()) == ROOM_AFTER + 5
+        assert not store.integrity()
+
+
+def test_room_survives_a_kill(tmp_path: Path) -> None:
+    """Who comes after a kill -9 finds a WAL that ends in zeros, and every commit in it."""
+    path = tmp_path / "state.db"
+    script = f"""
+        import os, signal
+        from pathlib import Path
+        from tests.store.test_sqlite import SqliteStore, count, key, wait_for_room
+        path = Path({str(path)!r})
+        store = SqliteStore(path)
+        for number in range(40):
+            store.transact([key("a")], count(key("a")))
+            if number == {ROOM_AFTER}:
+                wait_for_room(path)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False, timeout=PATIENCE)
+    assert done.returncode == -9
+    assert wal_of(path).stat().st_size >= ROOM
+    with SqliteStore(path) as store:
+        assert len(store.entries()) == 40
+        assert not store.integrity()
+
+
+def test_no_room_on_the_disk_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a matter of speed: where zeros cannot be written, what is to be written still can be."""
+    path = tmp_path / "state.db"
+    tried = threading.Event()
+
+    def full(_: int) -> None:
+        tried.set()
+        raise OSError(28, "no room")
+
+    with SqliteStore(path) as store:
+        monkeypatch.setattr(os, "fsync", full)
+        for _ in range(ROOM_AFTER):
+            store.transact([key("a")], count(key("a")))
+        assert tried.wait(PATIENCE)
+        monkeypatch.undo()
+        for _ in range(3):
+            store.transact([key("a")], count(key("a")))
+        assert len(store.entries()) == ROOM_AFTER + 3
+        assert not store.integrity()

@@ -14,6 +14,8 @@ from flyball.cli.status import why
 from flyball.control.text import one_line, short, times
 from flyball.errors import FlyballError
 
+ENDED: Final = ("finished", "failed")
+"""What a resume does not start: nothing waits for a person there."""
 TOLD_BY_STORE: Final = "No daemon runs here: whoever runs it reads the order from the store."
 
 
@@ -43,7 +45,8 @@ HELP: Final = {
     "resume": "Let UNIT go on if it is paused, halted or waits for a person. Without a UNIT, what holds the fleet: a "
     "restart storm, a clock that jumped, a pause of all. A quarantine is lifted by `flyball reset`.",
     "stop": "End UNIT in order, and do not start it again until somebody starts or resumes it.",
-    "start": "Start UNIT, also one that was stopped or paused. Needs a daemon.",
+    "start": "Start UNIT, also one that was stopped or paused; --all also takes back a stop or pause of all. Needs a "
+    "daemon.",
     "restart": "End UNIT in order, and start it again. It counts as a restart. Needs a daemon.",
     "kill": "End UNIT at once, without grace, and do not start it again until somebody starts or resumes it.",
 }
@@ -61,7 +64,8 @@ def _print(name: str, said: Mapping[str, Any], *, units: bool, everything: bool,
     fleet = said["fleet"]
     held = [unit for unit in said["units"] if unit["held"]]
     frees = name in ("resume", "start", "restart")
-    code = FAILED if frees and (fleet["held"] or (held and (units or everything))) else FINE
+    runs = fleet["state"] == "running"
+    code = FAILED if frees and (not runs or (held and (units or everything))) else FINE
     if as_json:
         print_json(said)
         return code
@@ -71,9 +75,11 @@ def _print(name: str, said: Mapping[str, Any], *, units: bool, everything: bool,
     elif not units:
         click.echo(f"fleet: {coloured(fleet['state'], fleet['state'])}")
     for unit in said["units"]:
-        click.echo(_line(unit, fleet["at"], starting=said["daemon"] and frees))
+        follows = unit["state"] not in (ENDED if name == "resume" else ())
+        click.echo(_line(unit, fleet["at"], starting=said["daemon"] and frees and runs and follows))
     if frees:
-        for remedy in dict.fromkeys(reason["remedy"] for unit in held for reason in unit["reasons"]):
+        against = [*held, *(() if runs else (fleet,))]
+        for remedy in dict.fromkeys(reason["remedy"] for one in against for reason in one["reasons"]):
             click.echo(remedy, err=True)
     elif not said["daemon"] and any(unit["running"] for unit in said["units"]):
         click.echo(TOLD_BY_STORE, err=True)

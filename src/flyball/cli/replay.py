@@ -37,7 +37,8 @@ Named = list[tuple[str, Settings]]
 CHUNK_MAX: Final = 5_000
 """Entries in memory at a time."""
 QUIET_SECONDS: Final = 2.0
-"""Before anything is said about how far it got, and between two such lines."""
+"""Before anything is said about how far it got, and between two such lines; where they stay, on no terminal, longer."""
+QUIET_LOG_SECONDS: Final = 10.0
 
 EXAMPLES: Final = """\
 \b
@@ -275,10 +276,11 @@ def _told_of(items: Iterable[T], what: str) -> Iterator[T]:
     """The items; when they take long, with a line on stderr now and then."""
     spoken = time.monotonic()
     shown = sys.stderr.isatty()
+    quiet = QUIET_SECONDS if shown else QUIET_LOG_SECONDS
     count = 0
     for count, item in enumerate(items, 1):
         yield item
-        if time.monotonic() - spoken > QUIET_SECONDS:
+        if time.monotonic() - spoken > quiet:
             spoken = time.monotonic()
             click.echo(f"\r… {count:,} {what}" if shown else f"… {count:,} {what}", err=True, nl=not shown)
     if shown and count:

@@ -7,18 +7,19 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from flyball import app, daemon
+from flyball import app
 from flyball.cli import FAILED, FINE
 from flyball.config.planning import read_plan
-from flyball.control.client import connect
 from flyball.core.time import parse_span
-from flyball.daemon_main import LOG
 from flyball.errors import FlyballError
 from flyball.runtimes import guardian, kept
+
+if TYPE_CHECKING:
+    from flyball.control.client import Client
 
 ERRORS: Final = "daemon.err"
 """What the guardian, and a daemon that cannot start, have to say. Made anew by each `up -d`."""
@@ -58,7 +59,7 @@ def up(detach: bool, config: Path | None) -> int:
     argv = [sys.executable, "-P", "-m", "flyball.daemon_main"]
     if config is not None:
         argv.append(str(config.absolute()))
-    places = {"kept": str(folder / kept.FOLDER), "lock": str(folder / daemon.LOCK)}
+    places = {"kept": str(folder / kept.FOLDER), "lock": str(folder / guardian.LOCK)}
     given = _hand_over(plan.encode())
     if not detach:
         os.environ[guardian.PLAN] = str(given)
@@ -94,7 +95,7 @@ def _detach(argv: list[str], folder: Path, plan: int) -> int:
             stderr=stream,
             start_new_session=True,
             pass_fds=[writing, plan],
-            env={**os.environ, daemon.READY: str(writing), guardian.PLAN: str(plan)},
+            env={**os.environ, guardian.READY: str(writing), guardian.PLAN: str(plan)},
         )
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
@@ -104,10 +105,12 @@ def _detach(argv: list[str], folder: Path, plan: int) -> int:
         process.returncode = 0  # it goes on without us
         errors.replace(folder / ERRORS)
     if said:
-        click.echo(f"up: {folder / LOG}")
+        click.echo(f"up: {folder / guardian.LOG}")
         return FINE
     if not ready:
-        raise FlyballError(f"the daemon is not ready after {READY_MAX:g} s", remedy=f"Look into {folder / LOG}.")
+        raise FlyballError(
+            f"the daemon is not ready after {READY_MAX:g} s", remedy=f"Look into {folder / guardian.LOG}."
+        )
     code = process.wait()
     click.echo(errors.read_bytes()[-ERRORS_BYTES_MAX:].decode(errors="replace").rstrip(), err=True)
     errors.unlink()
@@ -128,7 +131,7 @@ def down(timeout: float) -> int:
 
     Exits 0 when they are gone, or nothing ran; 1 if they are not gone in time.
     """
-    client = connect(app.state_dir(os.environ))
+    client = _connect()
     if client is None:
         click.echo("no daemon runs here", err=True)
         return FINE
@@ -141,6 +144,13 @@ def down(timeout: float) -> int:
             return FAILED
     click.echo("down")
     return FINE
+
+
+def _connect() -> "Client | None":
+    """To the daemon that runs here; None: none does."""
+    from flyball.control.client import connect  # noqa: PLC0415 - `up` starts sooner without it
+
+    return connect(app.state_dir(os.environ))
 
 
 def _gone_by(pid: int, until: float) -> bool:
@@ -170,7 +180,7 @@ def reload() -> int:
     New units are started, those that are gone are ended, changed ones are restarted; all others are not touched. If
     the file is wrong, nothing changes. Exits 0 if it was applied, 2 if not.
     """
-    client = connect(app.state_dir(os.environ))
+    client = _connect()
     if client is None:
         raise FlyballError("no daemon runs here", remedy="Start one: `flyball up -d`.")
     with client:

@@ -148,7 +148,8 @@ def _with_fingerprint(failures: Mapping[str, Sequence[FailureView]], prefix: str
 
 
 def started(name: str) -> Callable[[Context, Args], Any]:
-    """A person wants it to run: what a person ordered before is taken back, and the daemon starts it."""
+    """A person wants it to run: what a person ordered before is taken back, of all units also what was ordered for all
+    of them, and the daemon starts it."""
 
     def order(context: Context, args: Args) -> Any:
         if args["all"]:
@@ -160,8 +161,10 @@ def started(name: str) -> Callable[[Context, Args], Any]:
                 "no daemon runs here, so there is nobody to start it",
                 remedy=NO_DAEMON.format(unit=units[0] if units else "NAME"),
             )
+        note = _note(context, name)
+        if args["all"] and context.look().fleet_state().state != "running":
+            context.governor.submit(Released(scope="fleet", policies=("manual",), by=context.who, note=note))
         for unit in units:
-            note = _note(context, name)
             context.governor.submit(Released(unit=unit, policies=("manual",), by=context.who, note=note))
         return _done(context, name, units)
 

@@ -370,11 +370,13 @@ def test_an_async_generator_is_sent_to_and_thrown_into(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("how", ["closed", "dropped"])
-def test_a_generator_that_is_left_early_went_well(stage: Stage, how: str) -> None:
-    """Whoever stops reading a stream has had what he wanted of it: it is reported, and closed inside."""
+@pytest.mark.parametrize("budget", ["0.01", "1"])
+def test_a_generator_that_is_left_early_went_well(stage: Stage, how: str, budget: str) -> None:
+    """Whoever stops reading a stream has had what he wanted of it: it is reported, and closed inside; granted by
+    itself, or with others."""
     closed = []
 
-    @stage.calls("stream", cost="0.01", budget=1)
+    @stage.calls("stream", cost="0.01", budget=budget)
     def stream() -> Iterator[int]:
         try:
             yield from range(100)
@@ -453,3 +455,27 @@ def test_a_limit_of_the_program_holds_for_its_calls(stage: Stage) -> None:
         with pytest.raises(Refused, match="Step limit reached"):
             made()
     assert one.made + two.made == 100
+
+
+@pytest.mark.parametrize("budget", ["0.01", "1"])
+def test_a_coroutine_that_is_thrown_away_was_cut_short(stage: Stage, budget: str) -> None:
+    """Its loop is gone: what it was doing is reported without waiting, and says nothing."""
+    inside = asyncio.Event()
+
+    @stage.calls("fetch", cost="0.01", budget=budget)
+    async def fetch() -> None:
+        inside.set()
+        await asyncio.Event().wait()
+
+    made = fetch()
+
+    async def until_inside() -> None:
+        """Drive it by hand, as nobody does any more later."""
+        while not inside.is_set():
+            made.send(None)
+            await asyncio.sleep(0)
+
+    asyncio.run(until_inside())
+    made.close()
+    stage.calls.report()
+    assert [work.cut for event in stage.events("stepped") for work in event.done] == [True]

@@ -114,6 +114,14 @@ class Call:
             else:
                 leave.account.done.append(leave)
 
+    def left_early(self, leave: Leave) -> None:
+        """Nobody reads the generator any more, or awaits the coroutine. Perhaps the garbage collector says so, in
+        whatever thread, the store's own included: so nobody waits here."""
+        if leave.single:
+            leave.account.tell(leave)
+        else:
+            leave.account.done.append(leave)
+
     def failing(self, leave: Leave, error: BaseException, number: int = 1) -> Talk[float | None]:
         """The attempt ended with an error. Seconds after which to make another; None: there is none."""
         leave.cut = isinstance(error, Refused) or not isinstance(error, Exception)

@@ -81,6 +81,11 @@ def _coroutine(call: "Call", function: Callable[P, Coroutine[Any, Any, R]]) -> C
             entry = ENTERED.set((*ENTERED.get(), (call, leave))) if spends else None
             try:
                 result = await function(*args, **kwargs)
+            except GeneratorExit:  # it is thrown away, in whatever context, and must not wait any more
+                entry = None
+                leave.cut = True
+                call.left_early(leave)
+                raise
             except BaseException as error:
                 before = None
                 delay = await hold(call.failing(leave, error, number))
@@ -129,7 +134,7 @@ def _generator(call: "Call", function: Callable[P, Generator[Any, Any, Any]]) ->
                         move = functools.partial(items.send, (yield item))
                     except GeneratorExit:
                         items.close()
-                        hold(call.succeeding(leave))
+                        call.left_early(leave)
                         raise
                     except BaseException as thrown:  # noqa: BLE001 - it is handed on, and comes out below if it is not caught
                         move = functools.partial(items.throw, thrown)
