@@ -1,7 +1,7 @@
 """The governor: the laws of the architecture, on a store in memory and a clock that the test moves."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 import pytest
@@ -28,7 +28,7 @@ from flyball.core.event import (
 from flyball.core.panel import REFUSED
 from flyball.core.policy import AnyPolicy, Gate, Key, State
 from flyball.core.time import DAY, HOUR, MINUTE, SECOND, Instant
-from flyball.errors import StoreClosed
+from flyball.errors import StoreClosed, StoreFull
 from flyball.governor import Governor, SystemClock
 from flyball.policies import (
     Breaker,
@@ -788,3 +788,25 @@ def test_a_fact_that_cannot_be_written_is_followed_by_nothing() -> None:
     house.store.close()
     with pytest.raises(StoreClosed):
         followed(house)
+
+
+def test_a_request_that_cannot_be_written_is_not_granted() -> None:
+    """The fact before it is written: it is answered, and not to be reported again."""
+
+    class Full(MemoryStore):
+        full = False
+
+        def transact_soon(self, keys: Sequence[Key], draft: Drafter, *, sync: bool = True) -> "Future[Entry | None]":
+            if self.full:
+                failed: Future[Entry | None] = Future()
+                failed.set_exception(StoreFull("no room"))
+                return failed
+            self.full = True
+            return super().transact_soon(keys, draft, sync=sync)
+
+    house = House(Exclusive(), Restart(), store=Full())
+    house.start()
+    answer, leave = followed(house)
+    assert answer.proceeds
+    assert leave is None
+    assert verbs(house) == [("Start", Verb.PROCEED), ("Exited", Verb.PROCEED)]

@@ -87,7 +87,8 @@ class Daemon:
             self._loop.add_signal_handler(number, self._told_to_end, number.name)
         for number in MEANINGLESS:
             self._loop.add_signal_handler(number, log.info, "%s means nothing to the daemon", number.name)
-        if sys.stdin is not None and sys.stdin.isatty():
+        outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        if sys.stdin is not None and sys.stdin.isatty() and not outlives:
             self._loop.add_signal_handler(signal.SIGHUP, self._told_to_end, "SIGHUP")
         else:
             self._loop.add_signal_handler(signal.SIGHUP, self._reload_soon)

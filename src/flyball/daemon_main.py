@@ -30,7 +30,11 @@ INTERRUPTED: Final = 130
 
 
 class _LogFile(logging.handlers.RotatingFileHandler):
-    """A log that nobody else can read."""
+    """A log that nobody else can read. On a full disk lines are lost, and that is no reason to say more."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's own name
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
 
     def _open(self) -> TextIOWrapper:
         descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -247,6 +247,26 @@ def test_with_a_daemon(states: Path, fleet: Scene, capsys: pytest.CaptureFixture
     ]
 
 
+def test_what_is_not_started_is_not_said_to_be(
+    states: Path, fleet: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A resume starts nothing that is finished; under a stop of all nothing is started but by `start --all`: the lines
+    and the exit code say so."""
+    with _daemon(states, fleet):
+        assert main(["resume", "finished-one", "stopped-one"]) == 0
+        finished, stopped = capsys.readouterr().out.splitlines()
+        assert finished.startswith("finished-one: finished: its last run ended: done")
+        assert stopped == "stopped-one: the daemon was told to start it"
+        main(["stop", "--all"])
+        capsys.readouterr()
+        assert main(["start", "stopped-one"]) == 1
+        shown = capsys.readouterr()
+        assert "told to start" not in shown.out
+        assert "To go on: `flyball resume`." in shown.err
+        main(["start", "--all"])
+        assert "stopped-one: the daemon was told to start it" in capsys.readouterr().out
+
+
 def test_a_daemon_that_is_silent(
     states: Path, fleet: Scene, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

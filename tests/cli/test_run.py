@@ -140,6 +140,22 @@ def test_signals_for_the_command(place: Place) -> None:
     assert [event["data"]["cause"] for event in place.journal("x") if event["event"] == "exited"] == ["stopped"]
 
 
+def test_outlives_its_terminal(place: Place) -> None:
+    """Started by nohup, it is not ended when the terminal is gone."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with place.running("--", "sh", "-c", "trap 'touch got' USR1; touch up; while :; do sleep 0.01; done") as process:
+            until((place.folder / "up").exists, "the start")
+            for pid in (process.pid, place.supervisor(process)):
+                os.kill(pid, signal.SIGHUP)
+            process.send_signal(signal.SIGUSR1)
+            until((place.folder / "got").exists, "what came after it")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 128 + signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("whom", ["supervisor", "guardian", "supervisor without a sub-reaper above it"])
 def test_killed_itself(place: Place, whom: str) -> None:
     """After kill -9 of either process of it nothing is left running, and the run is counted as a failure."""

@@ -5,10 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flyball.config import load
+from flyball.config import load, yaml_text
 from flyball.config.toml_text import read_toml
 from flyball.config.yaml_text import read_yaml
 from flyball.errors import SettingsError
@@ -34,6 +35,37 @@ def test_places() -> None:
     assert tree.plain() == {"a": {"b": [1, 2]}, "c": "x"}
     assert tree.find(("a", "b", 2)) is None
     assert tree.find(("c", "x")) is None
+
+
+@pytest.mark.skipif(not hasattr(yaml, "CSafeLoader"), reason="PyYAML was built without its C library")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a:\nb: ~\nc: ''\n",
+        "a: {b: [1, 2.5, 1e3, -1e-3, 0x1f, yes, on, 2026-01-01, 1:30]}\n",
+        "a: &x {y: 1}\nb: *x\nc: {<<: *x, z: 2}\n",
+        "a: |\n  one\n  two\nb: >-\n  one\n  two\n",
+        "é: [ü, '\U0001f600', x]\nafter: {ß: 1}\n",
+        "- a\n-   b: 1\n    c:\n    - 2\n",
+        "a: !!str 1\nb: !own 2\n",
+        "# only a note\n",
+        "a: 'it''s'\n\"b c\": \"x\\ty\"\n",
+        "? a\n: 1\n",
+    ],
+)
+def test_both_readers_see_the_same(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read quickly has the same values at the same places as what is read by Python alone."""
+
+    def seen() -> object:
+        try:
+            return read_yaml(text, "f")
+        except SettingsError as error:
+            return error.problems
+
+    quick = seen()
+    monkeypatch.setattr(yaml_text, "_QuickLoader", yaml_text._Loader)
+    assert quick == seen()
 
 
 def test_aliases_and_merges() -> None:

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
+from agents import Agent, AgentsException, OpenAIChatCompletionsModel, RunConfig, Runner
 from openai import AsyncOpenAI
 
-from agents import Agent, AgentsException, OpenAIChatCompletionsModel, RunConfig, Runner
 from flyball.integrations.openai_agents import Hooks
 from flyball.runtimes.refusal import Refused
 from tests.integrations.drivers import TASK, TURNS_MAX, openai_agent, run_openai_agent

@@ -65,6 +65,18 @@ def test_the_score(texts: list[str], score: int) -> None:
     assert after(*texts).state.score == score
 
 
+@pytest.mark.parametrize(
+    ("nudge_at", "stop_at", "times"), [(4, 6, 4), (4, 4, 3), (2, 2, 2), (1, 1, 2), (1, 2, 3), (5, 6, 5)]
+)
+def test_nobody_is_stopped_untold(nudge_at: int, stop_at: int, times: int) -> None:
+    """Unless both are to happen at once. `times` the same step was made then."""
+    walk = Walk(Stall(nudge_at=nudge_at, refuse_at=stop_at, stop_at=stop_at, repeats_max=900))
+    decisions = [walk.stepped(work("a:1")) for _ in range(times)]
+    assert [decision.verb for decision in decisions[:-1]] == [Verb.PROCEED] * (times - 1)
+    assert decisions[-1].verb is Verb.STOP
+    assert decisions[-2].codes == ("repeating",) or nudge_at == stop_at
+
+
 @pytest.mark.parametrize("stop_at", [6, 8])
 def test_a_new_call_never_stops_by_the_score(stop_at: int) -> None:
     """It may be the way out: errors that are known, by calls that are not, bring the score to just below. The first

@@ -1,5 +1,9 @@
 """Steps inside an allowance: as strict as steps that are each put to the governor, at a fraction of the commits."""
 
+import asyncio
+import random
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -228,3 +232,68 @@ def test_report_without_anything_to_say_is_silent() -> None:
     assert bench.steps.report().proceeds
     assert len(bench.store.entries()) == before
     bench.governor.submit(Exited(unit="u", run="r", cause=Cause.DONE))
+
+
+@given(seed=st.integers(0, 2**32), steps_max=st.sampled_from([1, 2, 5, 64]))
+def test_side_by_side(seed: int, steps_max: int) -> None:
+    """Steps made side by side, some of them cancelled on the way, are counted as often as they were made: nothing is
+    counted twice, given away, or left reserved."""
+    dice = random.Random(seed)
+    bench = Bench(Limit(most=40, by="unit"), Budget(limit=10_000, by="unit"), Loop(), steps_max=steps_max)
+    made = 0
+
+    async def one(number: int) -> None:
+        nonlocal made
+        decision = await bench.steps.ask_soon(f"p{number % 3}", f"{number}", {"usd": 100})
+        if not decision.proceeds:
+            return
+        made += 1
+        work = Work(
+            pattern=f"p{number % 3}", call=f"{number}", result=f"{number}", reserved={"usd": 100}, used={"usd": 70}
+        )
+        for _ in range(dice.randrange(4)):
+            await asyncio.sleep(0)
+        await bench.steps.made_soon(work)
+
+    async def fan_out() -> None:
+        tasks = []
+        for number in range(60):
+            tasks.append(asyncio.ensure_future(one(number)))
+            for _ in range(dice.randrange(3)):
+                await asyncio.sleep(0)
+            if dice.random() < 0.2:
+                # Only those that still ask: a step that is being made is made.
+                waiting = [task for task in tasks if not task.done() and task.get_stack()[0].f_lineno == ask_line]
+                for task in waiting[:1]:
+                    task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await bench.steps.report_soon()
+
+    ask_line = one.__code__.co_firstlineno + 2
+    asyncio.run(fan_out())
+    assert made <= 40
+    assert decode_state(LimitState, bench.state("steps", "unit", "u")).count == made
+    budget = decode_state(BudgetState, bench.state("budget", "unit", "u"))
+    assert (budget.spent, budget.reserved) == (70 * made, 0)
+
+
+def test_threads_side_by_side() -> None:
+    """The same for threads."""
+    bench = Bench(Limit(most=200, by="unit"), Budget(limit=1_000_000, by="unit"), steps_max=7)
+    made: list[int] = []
+
+    def work() -> None:
+        while bench.steps.ask("p", cost={"usd": 100}).proceeds:
+            made.append(1)
+            bench.steps.made(Work(pattern="p", reserved={"usd": 100}, used={"usd": 1}))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    bench.steps.report()
+    assert len(made) == 200
+    assert decode_state(LimitState, bench.state("steps", "unit", "u")).count == 200
+    budget = decode_state(BudgetState, bench.state("budget", "unit", "u"))
+    assert (budget.spent, budget.reserved) == (200, 0)

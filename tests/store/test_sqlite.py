@@ -694,12 +694,12 @@ def test_who_writes_often_gets_room(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with SqliteStore(path) as store:
         for _ in range(ROOM_AFTER - 1):
-            store.transact([key("a")], count(key("a")))
+            store.transact([key("a")], count("a"))
         assert wal_of(path).stat().st_size < ROOM
-        store.transact([key("a")], count(key("a")))
+        store.transact([key("a")], count("a"))
         wait_for_room(path)
         for _ in range(5):
-            store.transact([key("a")], count(key("a")))
+            store.transact([key("a")], count("a"))
         assert len(store.entries()) == ROOM_AFTER + 5
         with SqliteStore(path) as other:
             assert other.read([key("a")]) == store.read([key("a")])
@@ -720,7 +720,7 @@ def test_room_survives_a_kill(tmp_path: Path) -> None:
         path = Path({str(path)!r})
         store = SqliteStore(path)
         for number in range(40):
-            store.transact([key("a")], count(key("a")))
+            store.transact([key("a")], count("a"))
             if number == {ROOM_AFTER}:
                 wait_for_room(path)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -745,10 +745,10 @@ def test_no_room_on_the_disk_is_no_error(tmp_path: Path, monkeypatch: pytest.Mon
     with SqliteStore(path) as store:
         monkeypatch.setattr(os, "fsync", full)
         for _ in range(ROOM_AFTER):
-            store.transact([key("a")], count(key("a")))
+            store.transact([key("a")], count("a"))
         assert tried.wait(PATIENCE)
         monkeypatch.undo()
         for _ in range(3):
-            store.transact([key("a")], count(key("a")))
+            store.transact([key("a")], count("a"))
         assert len(store.entries()) == ROOM_AFTER + 3
         assert not store.integrity()

@@ -3,6 +3,8 @@
 A tool's call is what circles are found by: its name, its arguments in canonical form, and its result. A model's call
 counts as a step and costs money; of what the model says, only the text is compared, because what it is asked grows with
 each turn and would always look new.
+
+An answer that ends the run is heeded as any step's is: whoever runs it is told, and its next step is refused.
 """
 
 import logging
@@ -20,7 +22,7 @@ from flyball.runtimes.amounts import MONEY, Amount, Given
 from flyball.runtimes.current import CURRENT
 from flyball.runtimes.prices import Prices
 from flyball.runtimes.prices import cost as found_cost
-from flyball.runtimes.refusal import Refused, refusal
+from flyball.runtimes.refusal import Refused
 
 log = logging.getLogger(__name__)
 
@@ -125,14 +127,6 @@ class Feed:
     def take(self, key: Hashable) -> StepBlock | None:
         """The step that ends now; None if its beginning was never told of."""
         return self._open.pop(key, None)
-
-    # Answers.
-
-    def go_on(self, step: StepBlock) -> None:
-        """After a step: raise a refusal if the run has to end now. One that may end in order is refused its next."""
-        if step.decision.verb >= Verb.STOP:
-            context = self.context
-            raise refusal(step.decision, context.now(), f"{context.unit} is to end")
 
 
 def is_of_call(refused: Refused) -> bool:

@@ -134,7 +134,6 @@ class Callbacks(BaseCallbackHandler):
 
     def _end(self, step: StepBlock, error: BaseException | None = None) -> None:
         step.__exit__(type(error) if error is not None else None, error, None)
-        self._feed.go_on(step)
 
     def _failed(self, error: BaseException, run_id: UUID) -> None:
         step = self._feed.take(run_id)

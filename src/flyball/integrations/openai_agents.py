@@ -35,6 +35,7 @@ try:
         ToolInputGuardrailData,
         TResponseInputItem,
     )
+    from agents.models import get_default_model
     from openai.types.responses import ResponseOutputMessage
 except ImportError:
     raise missing("OpenAI Agents", "openai-agents") from None
@@ -74,7 +75,7 @@ class Hooks(RunHooks[Any]):
             await self._begin(_key(data.context, data.context.tool_name), self._tool(data.context))
         except Refused as refused:
             if not is_of_call(refused):
-                raise as_one_of(refused, AgentsException) from None
+                raise
             return ToolGuardrailFunctionOutput.reject_content(for_model(refused), output_info=refused.code)
         return ToolGuardrailFunctionOutput.allow()
 
@@ -86,27 +87,21 @@ class Hooks(RunHooks[Any]):
         step = self._feed.take(key)
         if step is not None:
             self._feed.keep(key, step)
-            return
-        try:
+        else:
             await self._begin(key, self._tool(context, tool.name))
-        except Refused as refused:
-            raise as_one_of(refused, AgentsException) from None
 
     async def on_tool_end(self, context: RunContextWrapper[Any], agent: Any, tool: Tool, result: object) -> None:
         """It was called. What failed comes as a text too, and is judged as one."""
         step = self._feed.take(_key(context, tool.name))
         if step is not None:
             step.result(result)
-            await self._end(step)
+            await step.__aexit__(None, None, None)
 
     async def on_handoff(self, context: RunContextWrapper[Any], from_agent: Any, to_agent: Any) -> None:
         """One agent hands over to another. Agents that hand over to each other for ever go round in a circle."""
         step = self._feed.context.step(HANDOFF, call=[from_agent.name, to_agent.name])
-        try:
-            await step.__aenter__()
-        except Refused as refused:
-            raise as_one_of(refused, AgentsException) from None
-        await self._end(step)
+        await _enter(step)
+        await step.__aexit__(None, None, None)
 
     # Models.
 
@@ -119,10 +114,7 @@ class Hooks(RunHooks[Any]):
     ) -> None:
         """A model is about to be called. What the governor has to say to the agent is added to what it will read."""
         step = self._feed.model()
-        try:
-            await self._begin(_key(context, agent.name), step)
-        except Refused as refused:
-            raise as_one_of(refused, AgentsException) from None
+        await self._begin(_key(context, agent.name), step)
         if step.nudge:
             input_items.append({"role": "user", "content": step.nudge})
 
@@ -133,7 +125,7 @@ class Hooks(RunHooks[Any]):
             said = [item for item in response.output if isinstance(item, ResponseOutputMessage)]
             text = "\n".join(ItemHelpers.extract_text(message) or "" for message in said)
             self._feed.answered(step, text, _usage(agent, response))
-            await self._end(step)
+            await step.__aexit__(None, None, None)
 
     # Both.
 
@@ -141,15 +133,15 @@ class Hooks(RunHooks[Any]):
         return self._feed.tool(name or context.tool_name, getattr(context, "tool_arguments", None))
 
     async def _begin(self, key: tuple[int, str], step: StepBlock) -> None:
-        await step.__aenter__()
+        await _enter(step)
         self._feed.keep(key, step)
 
-    async def _end(self, step: StepBlock) -> None:
-        await step.__aexit__(None, None, None)
-        try:
-            self._feed.go_on(step)
-        except Refused as refused:
-            raise as_one_of(refused, AgentsException) from None
+
+async def _enter(step: StepBlock) -> None:
+    try:
+        await step.__aenter__()
+    except Refused as refused:
+        raise as_one_of(refused, AgentsException) from None
 
 
 def _key(context: RunContextWrapper[Any], name: str) -> tuple[int, str]:
@@ -161,5 +153,6 @@ def _usage(agent: Agent[Any], response: ModelResponse) -> Usage | None:
     usage = response.usage
     if not usage.total_tokens:
         return None
-    model = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", "")
-    return Usage(str(model or ""), usage, usage.total_tokens)
+    # The response does not say which model it is of; nor do hooks see one that the run was given instead.
+    model = agent.model if agent.model is not None else get_default_model()
+    return Usage(model if isinstance(model, str) else str(getattr(model, "model", "")), usage, usage.total_tokens)

@@ -69,17 +69,12 @@ class Capability(AbstractCapability[Any]):
             result = await handler(args)
         except BaseException as error:
             await step.__aexit__(type(error), error, error.__traceback__)
-            self._tell(ctx, step)
+            _tell(ctx, step)
             raise
         step.result(result)
         await step.__aexit__(None, None, None)
-        self._tell(ctx, step)
+        _tell(ctx, step)
         return result
-
-    def _tell(self, ctx: RunContext[Any], step: StepBlock) -> None:
-        self._feed.go_on(step)
-        if step.nudge:
-            ctx.enqueue(step.nudge)
 
     async def wrap_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, handler: WrapModelRequestHandler
@@ -89,8 +84,12 @@ class Capability(AbstractCapability[Any]):
             response = await handler(request_context)
             text = "\n".join(part.content for part in response.parts if isinstance(part, TextPart))
             self._feed.answered(step, text, _usage(response))
-        self._feed.go_on(step)
         return response
+
+
+def _tell(ctx: RunContext[Any], step: StepBlock) -> None:
+    if step.nudge:
+        ctx.enqueue(step.nudge)
 
 
 def _usage(response: ModelResponse) -> Usage | None:

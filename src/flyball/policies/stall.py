@@ -165,8 +165,8 @@ class Stall:
             known_error = not bare and bool(seen.get("e" + result))
             things["e" + result] = step
             error, errors = result, state.errors + 1 if known_error else 1
-        # The score stops nobody who was not told before.
-        told = state.score >= self.nudge_at or state.back
+        # The score stops nobody who was not told before, unless nobody is to be told.
+        told = state.score >= self.nudge_at or state.back or self.nudge_at == self.stop_at
         ground, back, most = state.ground, False, FOREVER if told else self.stop_at - 1
         if new_world:
             change, ground = NEW_GROUND, step

@@ -21,6 +21,7 @@ from flyball.core.event import NOTHING, Amounts, Event, Step, Stepped, Work
 from flyball.core.policy import AnyPolicy, State
 from flyball.core.time import SECOND, Instant, Span, later
 from flyball.governor import NO_ROWS, Governor, Rows
+from flyball.runtimes import bridge
 
 STEPS_MAX: Final = 64
 """Steps asked for at once. A crash counts at most this many as used that were not made."""
@@ -64,30 +65,35 @@ class RunSteps:
         """The steps that are not reported yet, with the times at which they were asked for."""
         self._single_done = 0
         """Of them, those that were granted one by one."""
-        self._threads = threading.Lock()
+        self._mutex = threading.Lock()
+        """Held to change any of this, and never while anything is waited for."""
+        self._turn_of_threads = threading.Lock()
         self._turn: asyncio.Lock | None = None
-        """Made in the loop of the first who needs it. Who waits for it finds an allowance when it is his turn."""
+        """The turn to ask, of threads and of coroutines. Who waits for it finds an allowance when it is his turn. The
+        second is made in the loop of the first who needs it."""
 
     # For threads.
 
     def ask(self, pattern: str = "", call: str = "", cost: Amounts = NOTHING, *, last: bool = False) -> Decision:
         """May the run make this step? `cost` is its worst case."""
-        with self._threads:
+        decision = self._ask_here(pattern, call, cost, last)
+        if decision is not None:
+            return decision
+        with self._turn_of_threads:
             decision = self._ask_here(pattern, call, cost, last)
             return decision if decision is not None else self._hold(self._asking(pattern, call, cost, last))
 
     def made(self, work: Work, rows: Rows = NO_ROWS) -> Decision:
         """The step was made; `work.reserved` is the cost that was asked for. The answer says whether to go on. With
         rows to keep beside it, it is reported at once."""
-        with self._threads:
-            decision = self._made_here(work)
-            return decision if decision is not None and not rows else self._hold(self._telling(decision, rows))
+        # A report is noted before it is sent, so nobody has to wait for another.
+        decision = self._made_here(work)
+        return decision if decision is not None and not rows else self._hold(self._telling(decision, rows))
 
     def report(self, rows: Rows = NO_ROWS) -> Decision:
         """Tell the governor what was done since it was last asked, and give back what was not used. To be called
         before the run exits, too."""
-        with self._threads:
-            return self._hold(self._reporting(rows))
+        return self._hold(self._reporting(rows))
 
     def _hold(self, talk: Talk) -> Decision:
         try:
@@ -112,7 +118,7 @@ class RunSteps:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
             # What is on its way to the governor is counted there. If it is granted, nobody makes that step.
-            asking.add_done_callback(lambda asked: self._not_made(asked.result(), cost))
+            asking.add_done_callback(lambda asked: self._not_made(asked, cost))
             raise
 
     async def _ask_in_turn(self, pattern: str, call: str, cost: Amounts, last: bool) -> Decision:
@@ -120,31 +126,27 @@ class RunSteps:
             decision = self._ask_here(pattern, call, cost, last)
             return decision if decision is not None else await self._hold_soon(self._asking(pattern, call, cost, last))
 
-    def _not_made(self, decision: Decision, cost: Amounts) -> None:
-        if not decision.proceeds:
+    def _not_made(self, asked: "asyncio.Future[Decision]", cost: Amounts) -> None:
+        if asked.cancelled() or asked.exception() is not None or not asked.result().proceeds:
             return
-        if self._singles:
-            self._singles -= 1
-        else:
-            self._out -= 1
-            self._left += 1
-        for meter, amount in cost.items():
-            self._room[meter] = self._room.get(meter, 0) + amount
+        with self._mutex:
+            if self._singles:
+                self._singles -= 1
+                self._open += 1  # so that it is reported as one that was allowed and not made
+            else:
+                self._out -= 1
+                self._left += 1
+            for meter, amount in cost.items():
+                self._room[meter] = self._room.get(meter, 0) + amount
 
     async def made_soon(self, work: Work, rows: Rows = NO_ROWS) -> Decision:
         """`made`, without blocking the loop."""
         decision = self._made_here(work)
-        if decision is not None and not rows:
-            return decision
-        return await asyncio.shield(asyncio.ensure_future(self._hold_in_turn(self._telling(decision, rows))))
+        return decision if decision is not None and not rows else await self._hold_soon(self._telling(decision, rows))
 
     async def report_soon(self, rows: Rows = NO_ROWS) -> Decision:
         """`report`, without blocking the loop."""
-        return await asyncio.shield(asyncio.ensure_future(self._hold_in_turn(self._reporting(rows))))
-
-    async def _hold_in_turn(self, talk: Talk) -> Decision:
-        async with self._in_turn():
-            return await self._hold_soon(talk)
+        return await self._hold_soon(self._reporting(rows))
 
     def _in_turn(self) -> asyncio.Lock:
         if self._turn is None:
@@ -155,7 +157,7 @@ class RunSteps:
         try:
             event, rows = next(talk)
             while True:
-                event, rows = talk.send(await asyncio.wrap_future(self._governor.submit_soon(event, rows)))
+                event, rows = talk.send(await bridge.submit(self._governor, event, rows))
         except StopIteration as end:
             answer: Decision = end.value
             return answer
@@ -165,16 +167,17 @@ class RunSteps:
     def _ask_here(self, pattern: str, call: str, cost: Amounts, last: bool) -> Decision | None:
         """The answer to a step inside the allowance. None: it has to be put to the governor."""
         now = self._now()
-        if not self._left or now >= self._until or last or (cost and not self._affords(cost)):
-            return None
-        decision = self._weigh_own(Step(unit=self._unit, run=self._run, pattern=pattern, call=call), now)
-        if not decision.proceeds:
-            return None
-        self._asked_at = now
-        self._left -= 1
-        self._out += 1
-        for meter, amount in cost.items():
-            self._room[meter] -= amount
+        with self._mutex:
+            if not self._left or now >= self._until or last or (cost and not self._affords(cost)):
+                return None
+            decision = self._weigh_own(Step(unit=self._unit, run=self._run, pattern=pattern, call=call), now)
+            if not decision.proceeds:
+                return None
+            self._asked_at = now
+            self._left -= 1
+            self._out += 1
+            for meter, amount in cost.items():
+                self._room[meter] -= amount
         return decision
 
     def _made_here(self, work: Work) -> Decision | None:
@@ -209,32 +212,49 @@ class RunSteps:
             return decision
         granted = decision.allowance
         if granted is None:
-            self._singles += 1
+            with self._mutex:
+                self._singles += 1
             return decision
-        self._open += granted.steps
-        self._left += granted.steps - 1
-        self._out += 1
-        for meter, amount in granted.money.items():
-            self._room[meter] = self._room.get(meter, 0) + amount - cost[meter]
-        self._until = min(decision.until, later(self._now(), self._lasts_max))
         # Policies that grant an allowance have counted it already; the others are asked at each step.
-        self._own = [
+        own = [
             _Own(policy, state)
             for policy, state, opinion in self._governor.opinions(step)
             if policy.by == "run" and opinion.allowance is None
         ]
+        with self._mutex:
+            self._open += granted.steps
+            self._left += granted.steps - 1
+            self._out += 1
+            for meter, amount in granted.money.items():
+                self._room[meter] = self._room.get(meter, 0) + amount - cost[meter]
+            self._until = min(decision.until, later(self._now(), self._lasts_max))
+            self._own = own
         return decision
 
     def _telling(self, decision: Decision | None, rows: Rows) -> Talk:
         """Report what was made. The allowance goes on, unless a policy objects, or nothing is left of it."""
         if decision is None or not self._left:
             return (yield from self._reporting(rows))
-        done = self._taken()
-        made = sum(not work.refused for work in done) - self._single_done
-        self._single_done = 0
-        self._open -= made
-        stepped = Stepped(unit=self._unit, run=self._run, labels=self._labels, done=done, allowed=made)
-        return (yield stepped, rows)
+        with self._mutex:
+            done = self._taken()
+            made = sum(not work.refused for work in done) - self._single_done
+            self._single_done = 0
+            self._open -= made
+        return (yield self._stepped(done, made), rows)
+
+    def _reporting(self, rows: Rows) -> Talk:
+        """Report what was made, and give back the rest."""
+        with self._mutex:
+            allowed = self._open - self._out
+            returned = {meter: amount for meter, amount in self._room.items() if amount}
+            if not allowed and not self._done and not rows and not returned:
+                return PROCEED
+            done = self._taken()
+            # What is being made now is of this allowance still, and is reported when it is made.
+            self._open = self._out
+            self._left = self._single_done = 0
+            self._room, self._own = {}, []
+        return (yield self._stepped(done, allowed, returned), rows)
 
     def _taken(self) -> tuple[Work, ...]:
         """What was made since the last report, each with how long ago that was."""
@@ -243,23 +263,10 @@ class RunSteps:
         self._done = []
         return done
 
-    def _reporting(self, rows: Rows) -> Talk:
-        allowed = self._open - self._out
-        if not allowed and not self._done and not rows and not any(self._room.values()):
-            return PROCEED
-        stepped = Stepped(
-            unit=self._unit,
-            run=self._run,
-            labels=self._labels,
-            done=self._taken(),
-            allowed=allowed,
-            returned={meter: amount for meter, amount in self._room.items() if amount},
+    def _stepped(self, done: tuple[Work, ...], allowed: int, returned: Amounts = NOTHING) -> Stepped:
+        return Stepped(
+            unit=self._unit, run=self._run, labels=self._labels, done=done, allowed=allowed, returned=returned
         )
-        # What is being made now is of this allowance still, and is reported when it is made.
-        self._open = self._out
-        self._left = self._single_done = 0
-        self._room, self._own = {}, []
-        return (yield stepped, rows)
 
     def _affords(self, cost: Amounts) -> bool:
         return all(self._room.get(meter, 0) >= amount for meter, amount in cost.items())

@@ -122,7 +122,9 @@ class Foreground:
         """Run it until it is over."""
         loop = asyncio.get_running_loop()
         for number in ENDING:
-            loop.add_signal_handler(number, self.interrupt, number)
+            # Whoever started it may have made sure that it outlives its terminal (nohup).
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self.interrupt, number)
         for number in FOR_THE_UNIT:
             loop.add_signal_handler(number, self._pass_on, number)
         loop.add_signal_handler(signal.SIGTSTP, self._suspend)

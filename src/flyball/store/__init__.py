@@ -71,7 +71,8 @@ class Store(Protocol):
         ...
 
     def transact_soon(self, keys: Sequence[Key], draft: Drafter, *, sync: bool = True) -> "Future[Entry | None]":
-        """The same for callers that must not block: the future is done when it is committed."""
+        """The same for callers that must not block: the future is done when it is committed. What one caller asks for
+        is written, and its futures are done, in the order in which it asked."""
         ...
 
     def entries(self, *, after: int = 0, limit: int = 1000, unit: str | None = None) -> Sequence[Entry]:
