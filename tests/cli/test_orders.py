@@ -247,9 +247,7 @@ def test_with_a_daemon(states: Path, fleet: Scene, capsys: pytest.CaptureFixture
     ]
 
 
-def test_what_is_not_started_is_not_said_to_be(
-    states: Path, fleet: Scene, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_started_is_not_said_to_be(states: Path, fleet: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     """A resume starts nothing that is finished; under a stop of all nothing is started but by `start --all`: the lines
     and the exit code say so."""
     with _daemon(states, fleet):

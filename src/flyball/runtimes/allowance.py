@@ -238,9 +238,9 @@ class RunSteps:
         with self._mutex:
             done = self._taken()
             made = sum(not work.refused for work in done) - self._single_done
-            self._single_done = 0
+            allowed = self._with_singles(made)
             self._open -= made
-        return (yield self._stepped(done, made), rows)
+        return (yield self._stepped(done, allowed), rows)
 
     def _reporting(self, rows: Rows) -> Talk:
         """Report what was made, and give back the rest."""
@@ -250,11 +250,17 @@ class RunSteps:
             if not allowed and not self._done and not rows and not returned:
                 return PROCEED
             done = self._taken()
+            allowed = self._with_singles(allowed)
             # What is being made now is of this allowance still, and is reported when it is made.
             self._open = self._out
-            self._left = self._single_done = 0
+            self._left = 0
             self._room, self._own = {}, []
         return (yield self._stepped(done, allowed, returned), rows)
+
+    def _with_singles(self, allowed: int) -> int:
+        """How many steps a report is about: with those of an allowance, also those that were granted one by one."""
+        singles, self._single_done = self._single_done, 0
+        return allowed + singles if allowed else 0
 
     def _taken(self) -> tuple[Work, ...]:
         """What was made since the last report, each with how long ago that was."""

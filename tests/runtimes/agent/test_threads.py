@@ -19,6 +19,8 @@ def test_an_answer_in_another_thread_ends_a_coroutine() -> None:
 
         @guard.agent("spender", budget="0.01", grace=0.05)
         async def spender(ctx: Context) -> None:
+            for _ in range(10):  # whoever waits for its end does so by then
+                await asyncio.sleep(0)
             try:
                 await asyncio.to_thread(ctx.spend, "0.02")
             except RuntimeError as error:
