@@ -212,7 +212,7 @@ class Guard:
         """The same inside an event loop that is there already. When it is cancelled, the agents are ended in order."""
         refuse_while_loading()
         if self._supervisor is not None:
-            raise FlyballError("the agents of this guard are supervised already")
+            raise FlyballError("the agents of this guard are supervised already", remedy="Run them once.")
         agents = [self._agent(name) for name in names] if names else list(self._agents.values())
         self._supervisor = Supervisor(
             governor=self.governor,
@@ -246,7 +246,7 @@ class Guard:
     def _agent(self, name: str) -> Agent:
         if name not in self._agents:
             known = ", ".join(self._agents) or "none"
-            raise FlyballError(f"there is no agent {name!r}; there are: {known}")
+            raise FlyballError(f"there is no agent {name!r}; there are: {known}", remedy="Name one of those.")
         return self._agents[name]
 
     def _hands(self, agent: Agent) -> Begins:

@@ -115,12 +115,13 @@ def test_a_reader_that_went_away(arguments: list[str]) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("arguments", [["schema"], ["--help"]])
 def test_output_that_cannot_be_written(arguments: list[str]) -> None:
-    """A full disk is an error in one line."""
+    """A full disk is an error in one line, and one that says what to do."""
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [PYTHON, "-m", "flyball", *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
-    assert done.stderr == "error: [Errno 28] No space left on device\n"
+    said = "error: [Errno 28] No space left on device\nFree some disk space, then try again.\n"
+    assert done.stderr == said
     assert done.returncode == 2
 
 

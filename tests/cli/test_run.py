@@ -144,7 +144,9 @@ def test_outlives_its_terminal(place: Place) -> None:
     """Started by nohup, it is not ended when the terminal is gone."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with place.running("--", "sh", "-c", "trap 'touch got' USR1; touch up; while :; do sleep 0.01; done") as process:
+        with place.running(
+            "--", "sh", "-c", "trap 'touch got' USR1; touch up; while :; do sleep 0.01; done"
+        ) as process:
             until((place.folder / "up").exists, "the start")
             for pid in (process.pid, place.supervisor(process)):
                 os.kill(pid, signal.SIGHUP)

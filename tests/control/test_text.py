@@ -96,6 +96,11 @@ def test_a_nudge_is_no_refusal() -> None:
     assert describe(Step(), proceed(nudge=WHY), NOW) == "a step"
 
 
+def test_a_nudge_that_follows_a_report_is_told() -> None:
+    """What was noticed about the work that was reported, such as unusual spending, is news for people, too."""
+    assert describe(Stepped(done=(Work(),)), proceed(nudge=WHY), NOW) == f"a step made; {WHY.text}"
+
+
 def test_exit_text() -> None:
     """What is known of an exit, each thing once."""
     assert exit_text("lost", "lost", None, None, "ab") == "lost (ab)"

@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flyball.core.codec import decode_state
 from flyball.core.decision import Verb
-from flyball.core.event import Cause, Step, Work
+from flyball.core.event import Cause, Settled, Step, Work
 from flyball.core.policy import weigh
 from flyball.core.time import DAY, FOREVER
-from flyball.policies.budget import Budget
+from flyball.policies.budget import Budget, State
 from tests.policies.walk import Walk
 
 CENT = 10_000
@@ -174,3 +175,32 @@ def test_to_forget_a_failure_forgives_no_money() -> None:
     spend(walk, 60)
     walk.release(fingerprint="broken")
     assert walk.state.spent == 60 * CENT
+
+
+@pytest.mark.parametrize("by", ["unit", "user", "tree", "fleet"])
+@pytest.mark.parametrize(("used", "spent"), [(0, 30), (20, 50), (50, 80), (90, 120)])
+def test_a_person_settles_what_a_dead_run_held(by: str, used: int, spent: int) -> None:
+    """It is reserved no more, and what the person says was spent, also if that is more than was reserved."""
+    walk = Walk(Budget(by=by))
+    spend(walk, 30)
+    walk.step(cost={"usd": 50 * CENT})
+    walk.tell(Settled(unit="shop", reserved={"usd": 50 * CENT}, used={"usd": used * CENT}, by="ann"))
+    assert (walk.state.spent, walk.state.reserved) == (spent * CENT, 0)
+
+
+def test_a_dead_run_needs_its_own_budget_no_more() -> None:
+    """By run, a settlement is the end of it."""
+    walk = Walk(Budget())
+    spend(walk, 30)
+    walk.tell(Settled(unit="shop", reserved={"usd": 50 * CENT}, by="ann"))
+    assert walk.forgot()
+
+
+@pytest.mark.parametrize("meter", ["usd", "tokens"])
+def test_states_of_earlier_versions(meter: str) -> None:
+    """They say nothing of the meter: they are read, and counted on from."""
+    walk = Walk(Budget(by="unit", meter=meter, limit=100))
+    walk.state = decode_state(State, b'{"spent":40,"reserved":30}')
+    assert not walk.step(cost={meter: 31}).proceeds
+    walk.stepped(Work(reserved={meter: 30}, used={meter: 10}))
+    assert (walk.state.spent, walk.state.reserved, walk.state.meter) == (50, 0, meter)

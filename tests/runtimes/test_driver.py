@@ -96,7 +96,7 @@ class Disk(MemoryStore):
         super().__init__()
         self.clock = clock
         self.full_from, self.full_to = FOREVER, FOREVER
-        self.error = StoreFull("no room")
+        self.error: StoreError = StoreFull("no room")
 
     def transact(self, keys: Sequence[Key], draft: Drafter, *, sync: bool = True) -> Entry | None:
         if self.full_from <= self.clock.now() < self.full_to:

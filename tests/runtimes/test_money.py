@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import flyball
+from flyball.config import Settings
 from flyball.core.codec import decode_body, decode_state
 from flyball.core.decision import Decision, Verb
 from flyball.core.event import Event, Held, Settled, Step, Stepped
@@ -453,6 +455,27 @@ def test_what_nothing_bounds_is_told_once(caplog: pytest.LogCaptureFixture) -> N
     assert [record.getMessage() for record in caplog.records] == [
         f"shop: nothing bounds its {meter}: no budget is set for it" for meter in ("usd", "tokns")
     ]
+
+
+def test_an_agents_own_budget_wins_over_the_settings() -> None:
+    """An amount for every unit, and another for one agent: the agent has its own; prices are those of the settings."""
+    given = Settings.model_validate(
+        {"budget": {"per_unit": 5}, "prices": {"models": {"house": {"input": 1, "output": 1}}}}
+    )
+    guard = flyball.open("shop", settings=given, scratch=True)
+
+    @guard.agent("reader", budget={"usd": "0.10", "tokens": 50})
+    async def reader(context: flyball.Context) -> None: ...
+
+    def limits(unit: str) -> list[tuple[str, str, int]]:
+        policies = guard.governor.panel.policies_of(unit)
+        return [(policy.name, policy.by, policy.limit) for policy in policies if isinstance(policy, Budget)]
+
+    assert limits("reader") == [("budget", "unit", 10 * CENT), ("budget_tokens", "unit", 50)]
+    assert limits("shop") == [("budget", "unit", 500 * CENT)]
+    with pytest.raises(OutOfBudget):
+        guard.reserve(guard.prices.worst_case("house", 4_000_000, 1_000_001))
+    guard.reserve(guard.prices.worst_case("house", 4_000_000, 1_000_000)).cancel()
 
 
 # The law, in one process.

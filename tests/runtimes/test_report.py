@@ -199,7 +199,6 @@ def test_texts_of_calls_and_results_are_not_kept() -> None:
         ("X_FLYBALL_STEP", "[]"),
         ("X_FLYBALL_STEP", {"patern": "p"}),
         ("X_FLYBALL_STEP", {"cost": {"usd": -1}}),
-        ("X_FLYBALL_STEP", {"cost": {"usd": "0.0000001"}}),
         ("X_FLYBALL_STEP", {"cost": {"tokens": 1.5}}),
         ("X_FLYBALL_STEP", {"cost": {"tokens": "1e400"}}),
         ("X_FLYBALL_STEP", {"cost": {str(number): 1 for number in range(9)}}),

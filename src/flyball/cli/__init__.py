@@ -15,6 +15,7 @@ starting Python.
 `run` and `report` have more of them, which are in `run_report` and `report`.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -105,7 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CUT_OFF
     except OSError as error:
         _discard_output()
-        _print(FlyballError(str(error), remedy="Check that it is there, and that it may be read and written."))
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "Free some disk space, then" if full else "Check that it is there and may be used, then"
+        _print(FlyballError(str(error), remedy=f"{remedy} try again."))
         return BAD
     return code
 

@@ -348,7 +348,7 @@ def fit_together(units: Sequence[Unit], groups: Sequence[Group]) -> tuple[Unit, 
     for section, names in (("units", after), ("groups", [group.name for group in groups])):
         for name in names:
             if not is_name(name):
-                raise contradiction((section, name), IN_WORDS)
+                raise contradiction((section, name), f"a name has {IN_WORDS}")
     for name, others in after.items():
         for place, other in enumerate(others):
             if other not in after:

@@ -104,7 +104,7 @@ def describe(event: Event, decision: Decision, now: Instant) -> str:
     """What happened and what was decided, in one line, without the unit's name."""
     said = _said(event, decision)
     if decision.proceeds:
-        nudges = [reason.text for reason in decision.reasons] if isinstance(event, Step | Stepped) else []
+        nudges = [reason.text for reason in decision.reasons] if isinstance(event, Stepped) else []
         return "; ".join([said, *nudges])
     return f"{said}; {answer_text(decision, now)}" if said else answer_text(decision, now)
 
@@ -228,7 +228,7 @@ def event_line(data: Mapping[str, Any], now: float, *, unit: bool = True) -> str
 
 def one_line(text: str) -> str:
     """Without line breaks and other control characters: what a unit's error says must not steer a terminal."""
-    return "".join(char if char.isprintable() else " " for char in text)
+    return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:

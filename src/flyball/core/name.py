@@ -9,7 +9,7 @@ from typing import Final
 NAME_MAX: Final = 64
 """Characters of a name: it has to fit into a line, and into a file's name."""
 NAME: Final = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.@+-]{{0,{NAME_MAX - 1}}}")
-IN_WORDS: Final = f"a name has at most {NAME_MAX} letters, digits and _ . @ + -, a letter, digit or _ first"
+IN_WORDS: Final = f"at most {NAME_MAX} letters, digits and _ . @ + -, a letter, digit or _ first"
 
 
 def is_name(text: str) -> bool:

@@ -130,7 +130,9 @@ class Prices:
         except LookupError:
             return None
         except ValueError as error:
-            raise FlyballError(f"the usage of {model} makes no sense: {error}") from None
+            raise FlyballError(
+                f"the usage of {model} makes no sense: {error}", remedy="Give the numbers as the provider gave them."
+            ) from None
         for direction in ("input", "output"):
             priced = any(key.startswith(direction) for key in _priced(found.model_price))
             if tokens.get(f"{direction}_tokens") and not priced:

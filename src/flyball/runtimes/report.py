@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flyball.config.money import exact, micro
+from flyball.config.money import micro, rounded_up
 from flyball.core.decision import PROCEED, Decision, Verb
 from flyball.core.event import NOTHING, Amounts, Beat, Event, Step, Stepped, Work
 from flyball.core.failure import call_fingerprint, digest, result_fingerprint
@@ -221,7 +221,7 @@ def _read(key: str, value: str) -> Asked | Made | str | int:
             return msgspec.json.decode(value, type=Asked)
         if key == STEPPED:
             return msgspec.json.decode(value, type=Made)
-        return value if key == PROGRESS else micro(exact(value.strip()))
+        return value if key == PROGRESS else micro(rounded_up(value.strip()))
     except (msgspec.MsgspecError, ValueError) as error:
         raise ValueError(f"{key.removeprefix(OWN_KEYS).lower()}: {error}") from None
 

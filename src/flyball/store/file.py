@@ -23,10 +23,6 @@ BUSY_MAX: Final = 10_000
 WAL_BYTES_MAX: Final = 64 * 1024 * 1024
 """The WAL file is cut back to this after it had to grow, for example because a reader was slow."""
 
-READER_CACHE: Final = 256
-"""KiB of the file that a reader keeps in memory, instead of SQLite's 2,000. It reads what people ask for, and the system
-has that in its memory, too."""
-
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_LEAVE: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -106,7 +102,6 @@ def connect_reader(path: Path) -> apsw.Connection:
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     connection.set_busy_timeout(BUSY_MAX)
     connection.pragma("query_only", 1)
-    connection.pragma("cache_size", -READER_CACHE)
     return connection
 
 

@@ -103,7 +103,7 @@ def test_leases_are_kept_while_the_loop_is_blocked(station: Station, monkeypatch
         end = time.monotonic() + WITHIN / 2
         while len(leases) < 3 and time.monotonic() < end:
             leases.append(lease(station, "waits"))
-            station.clock.by += 40 * SECOND
+            station.pass_time(40 * SECOND)
             while lease(station, "waits") == leases[-1] and time.monotonic() < end:
                 time.sleep(0.01)
         leases.append(lease(station, "waits"))
@@ -237,14 +237,16 @@ def test_what_cannot_be_ended_is_never_doubled(
         supervising = asyncio.ensure_future(station.guard.supervise())
         await until(lambda: station.starts("a"))
         await station.passes(HOUR)
-        await until(lambda: stuck(station, "a"))
-        for _ in range(5):
-            before = lease(station, "a")
-            await station.passes(40 * SECOND)
-            await until(functools.partial(renewed, before))
-            assert "already_running" in station.governor.submit(others).codes
-        assert station.exits("a") == []
-        free.set()
+        try:
+            await until(lambda: stuck(station, "a"))
+            for _ in range(5):
+                before = lease(station, "a")
+                await station.passes(40 * SECOND)
+                await until(functools.partial(renewed, before))
+                assert "already_running" in station.governor.submit(others).codes
+            assert station.exits("a") == []
+        finally:
+            free.set()
         await until(lambda: station.exits("a"))
         assert station.starts("a") == 1
         await station.passes(HOUR)
