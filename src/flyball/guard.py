@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
-from flyball.config import Settings
+from flyball.config import Settings, definitions
 from flyball.config.build import get_tier_limit, unit_policies
 from flyball.config.units import RestartWhen, Unit
 from flyball.control.text import describe, one_line
@@ -306,6 +306,7 @@ class Guard:
             self._added.append(policy)
             for name in (self.name, *self._agents):
                 self.governor.panel.put(name, (*self.governor.panel.policies_of(name), policy))
+            definitions.keep(self.governor, self.name)
 
     def _put(self, unit: Unit, *own: AnyPolicy) -> None:
         # What is given here wins over what the settings say of every unit.

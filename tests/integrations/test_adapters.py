@@ -184,6 +184,12 @@ def test_outside_of_any_run_it_says_what_to_do(driver: Driver) -> None:
         assert stub.calls == 0
 
 
+def test_a_worst_case_that_cannot_be_is_refused_at_once(driver: Driver) -> None:
+    """Not at the first call of a model."""
+    with pytest.raises(ValueError, match="tokens"):
+        driver.adapter(worst_case={"tokens": 1.5})
+
+
 def test_calls_side_by_side_are_each_a_step(driver: Driver) -> None:
     """Three calls in one turn are three steps, however the framework makes them."""
     house = House()

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any, Final, Protocol
 
+from flyball.config.definitions import Definitions
 from flyball.config.units import Unit
 from flyball.control.past import Past
 from flyball.control.views import Gone, Look
@@ -61,6 +62,8 @@ class Context:
     right: Right = Right.OPERATE
     says: Callable[[str], str] = lambda _: ""
     """What a unit last said about itself: only a daemon hears that."""
+    definitions: Definitions = field(default_factory=Definitions)
+    """Of units that no settings name."""
     trouble: str = ""
     """Why the daemon cannot write down what happens; nothing if it can, or if there is none."""
 
@@ -71,6 +74,7 @@ class Context:
 
     def look(self) -> Look:
         """One look at the store."""
+        self.definitions.learn(self.governor, self.named)
         return Look(self.governor, self.past, units=self.named, gone=self.gone)
 
 

@@ -18,7 +18,7 @@ from flyball.core.decision import Verb
 from flyball.errors import FlyballError
 from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.step import StepBlock
-from flyball.runtimes.amounts import MONEY, Amount, Given
+from flyball.runtimes.amounts import MONEY, Amount, Given, whole
 from flyball.runtimes.current import CURRENT
 from flyball.runtimes.prices import Prices
 from flyball.runtimes.prices import cost as found_cost
@@ -63,6 +63,7 @@ class Feed:
         self._polling = frozenset([polling] if isinstance(polling, str) else polling)
         worst = worst_case if worst_case is not None else {}
         self._worst: Mapping[str, Amount] = worst if isinstance(worst, Mapping) else {MONEY: worst}
+        whole(self._worst)  # what is wrong with it is said now, not at the first call
         self._cost = found_cost if prices is None else prices.cost
         self._unpriced: set[str] = set()
         self._open: dict[Hashable, StepBlock] = {}

@@ -8,10 +8,12 @@ one handler, synchronous, which async code calls in a thread. What a tool node t
 it on does not save the run: the next call of the model is refused, and that is passed on.
 """
 
+import contextlib
 from collections.abc import Collection
 from typing import Any, Final
 from uuid import UUID
 
+from flyball.errors import FlyballError
 from flyball.integrations.feed import Feed, Usage, as_one_of, for_model, is_of_call
 from flyball.integrations.missing import missing
 from flyball.runtimes.agent.context import Context
@@ -111,8 +113,9 @@ class Callbacks(BaseCallbackHandler):
         self._begin(run_id, self._feed.model())
 
     def on_llm_new_token(self, token: str | list[str | dict[str, Any]], **kwargs: Any) -> None:
-        """It speaks, so the run is alive."""
-        self._feed.context.beat()
+        """It speaks, so the run is alive. A stream may be read elsewhere, where the run is not known."""
+        with contextlib.suppress(FlyballError):
+            self._feed.context.beat()
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """It answered."""

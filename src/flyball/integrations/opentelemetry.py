@@ -10,6 +10,7 @@ Circles are found only where the spans carry arguments and results, which many l
 """
 
 import contextlib
+import logging
 import queue
 import threading
 from collections.abc import Collection, Mapping
@@ -20,7 +21,7 @@ import msgspec
 from flyball.core.event import Work
 from flyball.core.failure import call_fingerprint, result_fingerprint, text_fingerprint
 from flyball.errors import FlyballError
-from flyball.integrations.feed import MODEL, OPEN_MAX, Feed, Usage, log, meant
+from flyball.integrations.feed import MODEL, OPEN_MAX, Feed, Usage, meant
 from flyball.integrations.missing import missing
 from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.step import canonical
@@ -33,6 +34,8 @@ try:
     from opentelemetry.trace import StatusCode
 except ImportError:
     raise missing("OpenTelemetry", "opentelemetry") from None
+
+log = logging.getLogger(__name__)
 
 OPERATION: Final = "gen_ai.operation.name"
 TOOLS: Final = frozenset({"execute_tool"})

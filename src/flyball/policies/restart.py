@@ -184,7 +184,7 @@ class Restart:
 @lru_cache(maxsize=64)
 def _ended(policy: str, cause: Cause, ended_for: str) -> Decision:
     """No other run follows. Made once: this is the answer to every clean exit."""
-    text, remedy = "its last run ended: {}; no other follows by itself", "To run it again: `flyball start`."
+    text = f"its last run ended: {ended_for or cause}; no other follows by itself"
     if ended_for:
-        return finish(Reason(policy, "ended_by_policy", text.format(ended_for), remedy))
-    return finish(Reason(policy, f"ended_{cause}", text.format(cause), remedy))
+        return finish(Reason(policy, "ended_by_policy", text, "Put right what it says, then `flyball resume`."))
+    return finish(Reason(policy, f"ended_{cause}", text, "To run it again: `flyball start`."))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from flyball.config import definitions
 from flyball.config.units import Unit
 from flyball.core.codec import decode_state
 from flyball.core.decision import PROCEED, Decision, Verb
@@ -271,6 +272,7 @@ class Foreground:
         self._decision = governor.look(start)
         if "already_running" in self._decision.codes:
             return self._holder()
+        definitions.keep(governor, name)
         revise = Revise(unit=name, labels=self.unit.labels, revision=self.unit.revision, by=self.user)
         if governor.look(revise).proceeds:
             decision = governor.submit(revise)

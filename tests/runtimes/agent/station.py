@@ -19,7 +19,7 @@ from flyball.runtimes.agent.memory import Memory
 from flyball.runtimes.process import kernel
 from flyball.store.sqlite import SqliteStore
 
-WITHIN = 10.0
+WITHIN = 30.0
 """Seconds for anything that a test waits for. An interpreter starts in a part of one; the machine may be busy."""
 
 T = TypeVar("T")

@@ -56,6 +56,8 @@ def ending_of(unit: str, error: BaseException | None, causes: Causes) -> Ending:
         return Ending(Cause.DONE)
     if isinstance(error, GaveUp):
         return Ending(Cause.STOPPED, error=GAVE_UP, detail=error.why)
+    if isinstance(error, Refused) and error.verb >= Verb.FINISH:
+        return ending_of_told(unit, error, error.decision)
     cause = _cause(error, causes)
     name = _name(type(error))
     message = str(error)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from flyball.config import definitions
 from flyball.config.units import Unit
 from flyball.core.codec import decode_state
 from flyball.core.decision import PROCEED, Decision, Verb
@@ -185,6 +186,7 @@ class Supervisor:
             if isinstance(hands, WorkerHands):
                 hands.clear(governor)
             governor.reap(lambda other: other == holder or is_gone(other), unit=name)
+            definitions.keep(governor, name)
             key = Key("revision", "unit", name)
             data = governor.store.read([key]).records.get(key)
             before = decode_state(Revisions, data).revision if data is not None else ""

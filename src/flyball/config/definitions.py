@@ -1,0 +1,96 @@
+"""Definitions of units that no settings file names: an agent in a program, a command under `flyball run`.
+
+Only the program that defines such a unit knows which safeguards it stands under. So it keeps them in the store, and
+whoever looks at the unit or gives it an order (the command line, a daemon) judges by the very same ones. Safeguards
+that are not flyball's own cannot be kept, and are left out.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from flyball.core.event import Resume, Start, Step
+from flyball.core.policy import AnyPolicy, Key
+from flyball.governor import Governor
+from flyball.policies import ALL
+from flyball.store import Draft, Snapshot
+
+NAME: Final = "definition"
+"""The name of such a record, where policies have theirs."""
+
+_KINDS: Final = {kind.__name__: kind for kind in ALL}
+_EVENTS: Final = {kind.__name__: kind for kind in (Start, Step, Resume)}
+
+
+def keep(governor: Governor, unit: str) -> None:
+    """Keep the definition of a unit as this program has it, if it is not kept already."""
+    key = Key(NAME, "unit", unit)
+    data = encode(governor.panel.policies_of(unit))
+
+    def draft(snapshot: Snapshot) -> Draft | None:
+        if snapshot.records.get(key) == data:
+            return None
+        return Draft(max(governor.clock.now(), snapshot.at), {key: data}, None)
+
+    if governor.store.read([key]).records.get(key) != data:
+        governor.store.transact([key], draft, sync=False)
+
+
+class Definitions:
+    """What is known of such units in one process. Each is read once, for as long as it stays the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, bytes] = {}
+        self._decoded: dict[bytes, tuple[AnyPolicy, ...]] = {}
+
+    def learn(self, governor: Governor, named: Iterable[str]) -> None:
+        """Have the governor judge those units by their definitions. Units that the settings name are not among them."""
+        settled = set(named)
+        for key, data in governor.store.states(NAME).items():
+            if key.subject in settled or self._known.get(key.subject) == data:
+                continue
+            self._known[key.subject] = data
+            if data not in self._decoded:
+                self._decoded[data] = decode(data)
+            governor.panel.put(key.subject, self._decoded[data])
+
+
+def encode(policies: Sequence[AnyPolicy]) -> bytes:
+    """Policies as JSON: of each its kind, and what is not as by default."""
+    return msgspec.json.encode(
+        [_plain(policy) for policy in policies if _KINDS.get(type(policy).__name__) is type(policy)]
+    )
+
+
+def decode(data: bytes) -> tuple[AnyPolicy, ...]:
+    """The policies in such JSON. What another version wrote and this one does not know is left out."""
+    return tuple(
+        _policy(_KINDS[given["policy"]], given) for given in msgspec.json.decode(data) if given["policy"] in _KINDS
+    )
+
+
+def _plain(policy: AnyPolicy) -> dict[str, Any]:
+    plain: dict[str, Any] = {"policy": type(policy).__name__}
+    for field in dataclasses.fields(policy):  # type: ignore[arg-type]  # every policy of ours is a dataclass
+        value = getattr(policy, field.name)
+        if value != field.default:
+            plain[field.name] = value.__name__ if isinstance(value, type) else value
+    return plain
+
+
+def _policy(kind: type[Any], given: dict[str, Any]) -> AnyPolicy:
+    fields = {field.name: field.default for field in dataclasses.fields(kind)}
+    policy: AnyPolicy = kind(**{name: _value(fields[name], value) for name, value in given.items() if name in fields})
+    return policy
+
+
+def _value(default: object, given: Any) -> Any:
+    """A value as its field has it: what that is, its default shows."""
+    if isinstance(default, enum.Enum):
+        return type(default)(given)
+    if isinstance(default, type):
+        return _EVENTS[given]
+    return tuple(given) if isinstance(default, tuple) else given
