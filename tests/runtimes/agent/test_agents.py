@@ -10,7 +10,6 @@ import pytest
 import flyball
 from flyball.core.decision import Verb
 from flyball.core.event import Cause, Exited, Held, Released, Start
-from flyball.core.time import SECOND
 from flyball.errors import FlyballError
 from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.ending import GAVE_UP, GaveUp, Starved
@@ -509,24 +508,16 @@ def test_a_name_is_taken_once() -> None:
             guard.run("b")
 
 
-def test_needs_restart() -> None:
-    """S3-23: whether an agent needs a restart, and may have one, can be asked."""
+def test_why() -> None:
+    """S3-23: whether an agent may start, and if not why, can be asked at any time, and asking changes nothing."""
     scene = Scene()
-    needs: list[bool] = []
 
     @scene.guard.agent("a")
     async def agent(ctx: Context) -> None:
-        if not ctx.again:
-            raise ValueError("boom")
+        raise ValueError("boom")
 
-    @scene.guard.agent("watcher")
-    async def watcher(ctx: Context) -> None:
-        supervisor = scene.guard._supervisor
-        assert supervisor is not None
-        for _ in range(20):
-            needs.append(supervisor.needs_restart("a"))
-            await asyncio.sleep(1)
-
+    assert scene.guard.why("a").proceeds
     scene.run()
-    assert needs[0] is False
-    assert scene.loop.now() > 20 * SECOND
+    entries = scene.store.read(()).seq
+    assert "quarantined" in scene.guard.why("a").codes
+    assert scene.store.read(()).seq == entries

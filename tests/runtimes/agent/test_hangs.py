@@ -224,7 +224,7 @@ def test_what_cannot_be_ended_is_never_doubled(
 ) -> None:
     """Swallowed cancellation and a hung thread are reported as stuck after their grace, once; however long that takes,
     they keep their place, and are started again only after they ended."""
-    monkeypatch.setattr(driver, "LEASE_EVERY", 1000.0)
+    monkeypatch.setattr(driver, "LEASE_EVERY", 0.01)
     free = threading.Event()
     function = kind(free)
     station.guard.agent("a", deadline=3600, grace=0.05)(function)

@@ -128,12 +128,6 @@ class Supervisor:
         for seat in self._seats.values():
             seat.ring()
 
-    def needs_restart(self, name: str) -> bool:
-        """Whether that agent is not running, and would be given leave to start again by itself."""
-        seat = self._seats[name]
-        start = Start(unit=name, run="-", labels=seat.hands.unit.labels, again=True, holder=seat.driver.holder)
-        return seat.life is None and self.governor.look(start).proceeds
-
     def lives(self) -> list[InlineLife]:
         """The runs in this process that are live."""
         return [seat.life for seat in list(self._seats.values()) if isinstance(seat.life, InlineLife)]
