@@ -12,12 +12,17 @@ and the guardian kills those. What left its group is then not found.
 """
 
 # ruff: noqa: PTH110, PTH112, PTH123, PTH208
+from __future__ import annotations
+
 import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # a tenth of the guardian's memory
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Final, NoReturn
 
 VARIABLE: Final = "FLYBALL_GUARDIAN"
 """Tells the supervisor the file descriptors that it was given: `pipe=3,slots=4,lock=5`."""
@@ -98,13 +103,13 @@ class Guard:
 # The guardian's side.
 
 
-class _Process(NamedTuple):
+class _Process:
     """One line of the process table."""
 
-    pid: int
-    parent: int
-    session: int
-    started: int
+    __slots__ = ("parent", "pid", "session", "started")
+
+    def __init__(self, pid: int, parent: int, session: int, started: int) -> None:
+        self.pid, self.parent, self.session, self.started = pid, parent, session, started
 
 
 def guard(kept: str, lock: str, argv: Sequence[str]) -> int:
@@ -238,7 +243,7 @@ def _become_subreaper() -> bool:
 # With a sub-reaper: every descendant, until there is none.
 
 
-def _end_descendants(kept: "_Kept") -> int:
+def _end_descendants(kept: _Kept) -> int:
     """Kill all descendants but the kept ones, until none is left; how many there were."""
     ended: set[int] = set()
     while True:
@@ -254,7 +259,7 @@ def _end_descendants(kept: "_Kept") -> int:
             ended.add(os.waitpid(-1, 0)[0])
 
 
-def _descendants(kept: "_Kept") -> list[_Process]:
+def _descendants(kept: _Kept) -> list[_Process]:
     """All that came from this process. What is spared hides what came from it."""
     children: dict[int, list[_Process]] = {}
     for process in _processes():

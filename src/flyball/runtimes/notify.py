@@ -12,7 +12,6 @@ import functools
 import os
 import socket
 import stat
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -310,6 +309,8 @@ def _parent_and_session(pid: int) -> tuple[int, int] | None:
 def _shared_folder(own: int) -> Path:
     """A folder with a short path where others can reach what is theirs, but not see what there is. One that somebody
     else made, where everybody may, is not used."""
+    import tempfile  # noqa: PLC0415 - most units do not need it, and a supervisor would have it in its memory for good
+
     folder = Path(tempfile.gettempdir()) / f"flyball-{own}"
     folder.mkdir(mode=0o711, exist_ok=True)
     found = folder.lstat()

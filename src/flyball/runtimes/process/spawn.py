@@ -11,7 +11,6 @@ import grp
 import os
 import pwd
 import resource
-import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -227,7 +226,7 @@ def _check_command(unit: Unit, name: str, env: Mapping[str, str]) -> None:
         found: str | None = str(place / name)
         missing = not (place / name).exists()
     else:
-        found = shutil.which(name, path=env.get("PATH", os.defpath))
+        found = _which(name, env.get("PATH", os.defpath))
         missing = found is None
     if unit.cwd and not place.is_dir():
         raise explained(unit, name, FileNotFoundError(errno.ENOENT, "", unit.cwd))
@@ -266,7 +265,13 @@ def explained(unit: Unit, name: str, error: OSError) -> CannotStart:
 
 
 def _is_in_path(unit: Unit, name: str) -> bool:
-    return shutil.which(name, os.F_OK, {**inherited(), **unit.env}.get("PATH")) is not None
+    return _which(name, {**inherited(), **unit.env}.get("PATH"), os.F_OK) is not None
+
+
+def _which(name: str, path: str | None, mode: int = os.F_OK | os.X_OK) -> str | None:
+    import shutil  # noqa: PLC0415 - a supervisor rarely needs it, and would have it in its memory for good
+
+    return shutil.which(name, mode, path)
 
 
 def _is_usable(folder: str) -> bool:
