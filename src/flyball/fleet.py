@@ -1,12 +1,13 @@
 """The fleet: all units of one settings file, each at its post; who waits for whom, and who is restarted with whom."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from flyball.config.plan import Plan
 from flyball.config.units import Strategy, Unit
@@ -28,6 +29,10 @@ from flyball.runtimes.process import ProcessHands, kernel, strays
 from flyball.runtimes.watched import WatchedHands
 
 log = logging.getLogger(__name__)
+
+STARTED_TOGETHER: Final = 100
+"""Units that ask for their first start at once. More would be answered no sooner, and what each of them needs for asking
+would stay with the process: 3 MiB of a thousand."""
 
 
 class Changes(NamedTuple):
@@ -79,11 +84,21 @@ class Fleet:
             log.warning("nothing is started: %s", "; ".join(reason.text for reason in decision.reasons))
         changed = await self._revise(self.plan.units)
         restarts = await asyncio.to_thread(self.governor.store.states, "restart")
-        for name, post in self.posts.items():
+        for place, (name, post) in enumerate(list(self.posts.items()), 1):
+            if self.posts.get(name) is not post:  # other settings came meanwhile
+                continue
             if name in changed and post.is_adopting:
                 post.begin_again()
             post.again = is_again(restarts.get(restarts_key(name)))
             self._start(name)
+            if place % STARTED_TOGETHER == 0:
+                await self._asked()
+
+    async def _asked(self) -> None:
+        """Return when what was started until now has asked, and was answered."""
+        await asyncio.sleep(0)
+        with contextlib.suppress(FlyballError):  # each of them notices by itself that the store fails
+            await asyncio.wrap_future(self.governor.store.transact_soon((), lambda _: None, sync=False))
 
     def _end_strays(self, spared: AbstractSet[tuple[str, str]]) -> None:
         """End what still runs of a supervisor that was killed together with its guardian."""
@@ -175,7 +190,8 @@ class Fleet:
         self._pace.jitter = plan.jitter
         await asyncio.gather(*(self._end(name) for name in (*removed, *changed)))
         for name in removed:
-            del self.posts[name], self._tasks[name]
+            del self.posts[name]
+            self._tasks.pop(name, None)
             self._ups.pop(name, None)
             self._troubled.discard(name)
         for name in (*added, *changed):

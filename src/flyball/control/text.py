@@ -135,7 +135,8 @@ def _said(event: Event, decision: Decision) -> str:
         case Resume():
             return "resumed from a checkpoint" if granted else "asked to resume"
         case Start(again=True):
-            return "started again" if granted else "asked to start again"
+            after = f" after {format_span(_rounded(event.down))}" if event.down else ""
+            return f"started again{after}" if granted else "asked to start again"
         case Start():
             return "started" if granted else "asked to start"
         case Step():

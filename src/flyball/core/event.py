@@ -74,6 +74,8 @@ class Start(Request, frozen=True, kw_only=True, omit_defaults=True, tag=str.lowe
     """The runtime starts the unit again by itself after an exit; nobody asked for this run."""
     holder: str = ""
     """Who runs it (host and process): what it holds is lost when that is gone."""
+    down: Span = 0
+    """How long after its last exit, where whoever runs it saw that: the time to recovery."""
 
 
 class Resume(Start, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):

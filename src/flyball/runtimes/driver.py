@@ -115,6 +115,7 @@ class Driver:
     run_id: str = ""
     _poked: asyncio.Event = field(default_factory=Flag)
     _number: int = 0
+    _exited_at: Instant = 0
     _trouble: bool = False
     _gives_up: bool = False
 
@@ -157,7 +158,8 @@ class Driver:
     def _next_start(self) -> Start:
         self._number += 1
         run = f"{self.holder}.{self._number}"
-        return Start(unit=self.unit, run=run, labels=self.labels, again=self.again, holder=self.holder)
+        down = self.governor.clock.now() - self._exited_at if self._exited_at else 0
+        return Start(unit=self.unit, run=run, labels=self.labels, again=self.again, holder=self.holder, down=down)
 
     async def _live(self, leave: Decision) -> tuple[Decision, Decision | None]:
         """One life, from the leave that was given to the answer to its exit; and the answer to the next start, if that
@@ -201,6 +203,7 @@ class Driver:
     async def _exit_and_ask(self, exited: Exited) -> tuple[Decision, Decision | None]:
         """Report the exit, and ask for the next start in the same breath, unless there is something to wait for."""
         self.again = True
+        self._exited_at = self.governor.clock.now()
         start = self._next_start()
         asked: Future[tuple[Decision, Decision | None]] | None = None
 

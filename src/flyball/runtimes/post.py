@@ -183,7 +183,7 @@ class Post:
                         self._fresh = self.driver.again = False
                 self._cancelled = False
                 self._driving = asyncio.ensure_future(self.driver.drive())
-                await _end_of(self._driving)
+                await asyncio.wait((self._driving,))
                 self._leaving = False
                 if not await self._failed(self._driving) and not self._fresh:
                     await self._ordered.wait()
@@ -367,13 +367,6 @@ class Post:
             self.pace.waiting -= 1
         if self._leaving:
             raise _Left
-
-
-async def _end_of(task: "asyncio.Task[Decision]") -> None:
-    """Wait until it is done, however. As `asyncio.wait` for one, which takes a kilobyte for each unit."""
-    done = Flag()
-    task.add_done_callback(lambda _: done.set())
-    await done.wait()
 
 
 def restarts_key(unit: str) -> Key:

@@ -10,6 +10,7 @@ import pytest
 import flyball
 from flyball.core.decision import Verb
 from flyball.core.event import Cause, Exited, Held, Released, Start
+from flyball.core.time import SECOND
 from flyball.errors import FlyballError
 from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.ending import GAVE_UP, GaveUp, Starved
@@ -165,7 +166,7 @@ def test_backoff_grows_and_ends_with_a_good_step() -> None:
 
 
 def test_stack_trace_and_reason_are_in_the_journal() -> None:
-    """S3-26, S3-37: the journal has the reason of a crash and its stack trace."""
+    """S3-26, S3-37: the journal has the reason of a crash, its stack trace, and how long the recovery took."""
     scene = Scene()
 
     @scene.guard.agent("a")
@@ -182,6 +183,7 @@ def test_stack_trace_and_reason_are_in_the_journal() -> None:
     again = scene.events("a", Start)[1]
     assert isinstance(again, Start)
     assert again.again
+    assert 4 * SECOND < again.down < 7 * SECOND
 
 
 def test_one_that_sleeps_delays_nobody() -> None:

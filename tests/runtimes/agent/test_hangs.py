@@ -46,7 +46,7 @@ def lease(station: Station, name: str) -> int:
 
 
 def test_blocked_loop_is_reported(station: Station, caplog: pytest.LogCaptureFixture) -> None:
-    """S3-27: a coroutine that blocks the loop is reported within its deadline, while it does so, with the line where it
+    """A coroutine that blocks the loop is reported within its deadline, while it does so, with the line where it
     is: in the journal and in the log."""
     reported = threading.Event()
 
@@ -134,7 +134,7 @@ def test_loop_that_is_only_slow_is_not_blamed(station: Station) -> None:
 
 
 def test_await_that_never_returns(station: Station) -> None:
-    """S3-27: an await that never returns is cancelled at its deadline, and the agent is started again after a wait; the
+    """S3-19, S3-27: an await that never returns is cancelled at its deadline, and the agent is started again after a wait; the
     journal has where it waited."""
 
     @station.guard.agent("a", deadline=3600)

@@ -46,7 +46,7 @@ def station(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Station
 
 @pytest.mark.parametrize("agent", crew.HANGS, ids=lambda agent: agent.__name__)
 def test_every_kind_of_hang_ends(station: Station, agent: Callable[..., Any]) -> None:
-    """S3-27: what hangs in a process of its own is gone within its deadline and its grace, with all that it started;
+    """What hangs in a process of its own is gone within its deadline and its grace, with all that it started;
     and it is known where it was."""
     name = station.agent(agent, deadline=3600, grace=GRACE)
 
@@ -132,7 +132,7 @@ def test_program_that_ends_takes_them_along(station: Station) -> None:
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_endings(station: Station, agent: Callable[..., Any], cause: Cause, error: str, detail: str) -> None:
-    """S3-02, S3-04, S3-28: how it ended is what it says itself; of one that could not, what was seen of it."""
+    """S3-26, S3-27: how it ended is what it says itself; of one that could not, what was seen of it."""
     name = station.agent(agent, causes={crew.QuotaGone: Cause.STARVED})
 
     async def play() -> None:

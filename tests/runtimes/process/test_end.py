@@ -8,10 +8,11 @@ import time
 
 import pytest
 
+from flyball.config.units import Unit
 from flyball.core.event import Cause
 from flyball.core.time import SECOND
-from flyball.runtimes.process import child, tree
-from flyball.runtimes.process.kernel import Kernel
+from flyball.runtimes.process import ProcessHands, child, tree
+from flyball.runtimes.process.kernel import Kernel, detect
 from flyball.runtimes.process.tree import Kin
 from tests.runtimes.process.stage import HANGS, IGNORES_TERM, SECONDS_10, Stage, is_alive, run, until, zombies
 
@@ -123,6 +124,24 @@ def test_another_units_helpers_are_left_alone(stage: Stage) -> None:
         await living.end(0)
         assert not is_alive(kid)
         assert not is_alive(bare)
+
+    run(play())
+
+
+@pytest.mark.parametrize("reaps", [True, False], ids=["sub-reaper", "search"])
+def test_runs_of_two_units_with_one_id(stage: Stage, reaps: bool) -> None:
+    """A run is known by its unit and its id: each driver counts its runs from one. The end of the first run of one unit
+    takes nothing from the first run of another."""
+    stage.means = detect(reaps=reaps)
+
+    async def play() -> None:
+        living = await stage.shell(f"(setsid sh -c '{KID}' &); {HANGS}").begin("holder.1", again=False)
+        kid = int(await stage.appears("kid"))
+        other = ProcessHands(Unit(name=f"{stage.name}-2", command=("/bin/false",)), logs=stage.logs, means=stage.means)
+        await (await other.begin("holder.1", again=False)).ended()
+        assert is_alive(kid)
+        await living.end(0)
+        assert not is_alive(kid)
 
     run(play())
 
