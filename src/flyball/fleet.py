@@ -31,8 +31,8 @@ from flyball.runtimes.watched import WatchedHands
 log = logging.getLogger(__name__)
 
 STARTED_TOGETHER: Final = 100
-"""Units that ask for their first start at once. More would be answered no sooner, and what each of them needs for asking
-would stay with the process: 3 MiB of a thousand."""
+"""Units that ask for their first start at once. More would be answered no sooner, and what each needs for asking stays
+with the process for good: 2 MiB of a thousand."""
 
 
 class Changes(NamedTuple):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar, get_args
 
 from flyball.config import Settings, definitions
 from flyball.config.build import get_tier_limit, unit_policies
@@ -57,6 +57,7 @@ HISTORY_MAX: Final = 1_000
 """Entries of the journal that are looked at, unless more are asked for."""
 
 Isolation = Literal["inline", "process"]
+ISOLATIONS: Final[tuple[str, ...]] = get_args(Isolation)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -161,6 +162,9 @@ class Guard:
         def define(function: F) -> F:
             if name in self._agents or name == self.name:
                 raise FlyballError(f"there is an agent {name!r} already", remedy="Give each agent a name of its own.")
+            if isolation not in ISOLATIONS:
+                known = " and ".join(map(repr, ISOLATIONS))
+                raise FlyballError(f"agent {name}: there is no isolation {isolation!r}", remedy=f"There are {known}.")
             if isolation == "process":
                 check_function(name, function)
             self._agents[name] = Agent(unit, function, every, isolation, causes or {}, _revision(unit, function))

@@ -87,14 +87,14 @@ def test_what_is_never_reported_counts_as_used() -> None:
 
 def test_what_is_given_back_is_not_used() -> None:
     """A report gives back the steps and the money that were granted and not used."""
-    bench = Bench(Limit(most=55, by="unit"), Budget(limit=100_000, by="tree"), steps_max=10)
+    bench = Bench(Limit(most=55, by="unit"), Budget(limit=100_000, by="unit"), steps_max=10)
     for _ in range(3):
         assert bench.steps.ask(cost={"usd": 1_000}).proceeds
         bench.steps.made(Work(reserved={"usd": 1_000}, used={"usd": 400}))
-    inside = decode_state(BudgetState, bench.state("budget", "tree", "t"))
+    inside = decode_state(BudgetState, bench.state("budget", "unit", "u"))
     assert (inside.spent, inside.reserved) == (0, 10_000)
     bench.steps.report()
-    after = decode_state(BudgetState, bench.state("budget", "tree", "t"))
+    after = decode_state(BudgetState, bench.state("budget", "unit", "u"))
     assert (after.spent, after.reserved) == (1_200, 0)
     assert decode_state(LimitState, bench.state("steps", "unit", "u")).count == 3
 

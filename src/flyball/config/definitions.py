@@ -8,6 +8,7 @@ that are not flyball's own cannot be kept, and are left out.
 import dataclasses
 import enum
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -21,22 +22,24 @@ from flyball.store import Draft, Snapshot
 NAME: Final = "definition"
 """The name of such a record, where policies have theirs."""
 
+ENCODED_MAX: Final = 64
+"""Sets of policies whose JSON is remembered: most units of a program stand under the same few."""
+
 _KINDS: Final = {kind.__name__: kind for kind in ALL}
 _EVENTS: Final = {kind.__name__: kind for kind in (Start, Step, Resume)}
 
 
-def keep(governor: Governor, unit: str) -> None:
-    """Keep the definition of a unit as this program has it, if it is not kept already."""
-    key = Key(NAME, "unit", unit)
-    data = encode(governor.panel.policies_of(unit))
+def keep(governor: Governor, *units: str) -> None:
+    """Keep the definitions of units as this program has them, where they are not kept already."""
+    now = {Key(NAME, "unit", unit): encode(governor.panel.policies_of(unit)) for unit in units}
 
     def draft(snapshot: Snapshot) -> Draft | None:
-        if snapshot.records.get(key) == data:
-            return None
-        return Draft(max(governor.clock.now(), snapshot.at), {key: data}, None)
+        changed: dict[Key, bytes | None] = {key: data for key, data in now.items() if snapshot.records.get(key) != data}
+        return Draft(max(governor.clock.now(), snapshot.at), changed, None) if changed else None
 
-    if governor.store.read([key]).records.get(key) != data:
-        governor.store.transact([key], draft, sync=False)
+    keys = list(now)
+    if governor.store.read(keys).records != now:
+        governor.store.transact(keys, draft, sync=False)
 
 
 class Definitions:
@@ -60,6 +63,11 @@ class Definitions:
 
 def encode(policies: Sequence[AnyPolicy]) -> bytes:
     """Policies as JSON: of each its kind, and what is not as by default."""
+    return _encoded(tuple(policies))
+
+
+@lru_cache(maxsize=ENCODED_MAX)
+def _encoded(policies: tuple[AnyPolicy, ...]) -> bytes:
     return msgspec.json.encode(
         [_plain(policy) for policy in policies if _KINDS.get(type(policy).__name__) is type(policy)]
     )

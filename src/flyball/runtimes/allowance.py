@@ -21,6 +21,7 @@ from flyball.core.event import NOTHING, Amounts, Event, Step, Stepped, Work
 from flyball.core.policy import AnyPolicy, State
 from flyball.core.time import SECOND, Instant, Span, later
 from flyball.governor import NO_ROWS, Governor, Rows
+from flyball.policies import Budget, Limit
 from flyball.runtimes import bridge
 
 STEPS_MAX: Final = 64
@@ -28,6 +29,13 @@ STEPS_MAX: Final = 64
 
 LASTS_MAX: Final[Span] = 5 * SECOND
 """How long an allowance lasts: an order from a person is obeyed by the next step after this, at the latest."""
+
+SHARE: Final = 16
+"""An allowance takes at most this part of a limit that others share: what one holds and does not use is refused to them
+until it is given back."""
+
+OWN: Final = ("run", "unit")
+"""Scopes that one run has to itself."""
 
 Talk = Generator[tuple[Event, Rows], Decision, Decision]
 
@@ -204,9 +212,10 @@ class RunSteps:
             pattern=pattern,
             call=call,
             cost=cost,
-            steps=1 if last else self._steps_max,
             last=last,
         )
+        if not last:
+            step = msgspec.structs.replace(step, steps=self._fair(step))
         decision = yield step, NO_ROWS
         if not decision.proceeds:
             return decision
@@ -230,6 +239,17 @@ class RunSteps:
             self._until = min(decision.until, later(self._now(), self._lasts_max))
             self._own = own
         return decision
+
+    def _fair(self, step: Step) -> int:
+        """How many steps to ask for: little of what others share."""
+        steps = self._steps_max
+        for policy in self._governor.panel.concerning(step).policies:
+            match policy:
+                case Limit(by=by) if by not in OWN:
+                    steps = min(steps, policy.most // SHARE)
+                case Budget(by=by) if by not in OWN and step.cost.get(policy.meter):
+                    steps = min(steps, policy.limit // SHARE // step.cost[policy.meter])
+        return max(1, steps)
 
     def _telling(self, decision: Decision | None, rows: Rows) -> Talk:
         """Report what was made. The allowance goes on, unless a policy objects, or nothing is left of it."""

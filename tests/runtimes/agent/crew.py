@@ -252,6 +252,11 @@ async def looks_around(ctx: Context) -> None:
     ctx.save()
 
 
+async def asks(ctx: Context) -> None:
+    ctx.memory["answer"] = await ctx.ask_human("Go on?")
+    ctx.save()
+
+
 class Bad(FlyballError):
     """Cannot be given to another process."""
 

@@ -320,6 +320,29 @@ def test_side_by_side_steps_count() -> None:
     assert made == 50
 
 
+def test_a_tree_shares_its_money() -> None:
+    """Agents of one tree share its budget: none takes so much at once that the others starve, and all together never
+    spend more than there is."""
+    scene = Scene(budget={"per_tree": "1.00"})
+    made = dict.fromkeys(("one", "two", "three"), 0)
+
+    def define(name: str) -> None:
+        @scene.guard.agent(name, tree="root")
+        async def agent(ctx: Context) -> None:
+            while True:
+                async with ctx.step("model", call=f"{name} {made[name]}", cost="0.01") as step:
+                    made[name] += 1
+                    step.result(made[name])
+                await ctx.sleep(1)
+
+    for name in made:
+        define(name)
+    scene.run()
+    assert sum(made.values()) <= 100
+    assert min(made.values()) >= 25
+    assert all(scene.causes(name) == ["starved"] for name in made)
+
+
 def test_deadline_ends_an_await_that_never_returns() -> None:
     """What awaits for ever is cancelled at its deadline; that is a time-out, and it is started again."""
     scene = Scene()

@@ -134,8 +134,8 @@ def test_loop_that_is_only_slow_is_not_blamed(station: Station) -> None:
 
 
 def test_await_that_never_returns(station: Station) -> None:
-    """S3-19, S3-27: an await that never returns is cancelled at its deadline, and the agent is started again after a wait; the
-    journal has where it waited."""
+    """S3-19, S3-27: an await that never returns is cancelled at its deadline, and the agent is started again after a
+    wait; the journal has where it waited."""
 
     @station.guard.agent("a", deadline=3600)
     async def agent(ctx: Context) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import flyball
-from flyball.core.event import Cause, Held
+from flyball.core.event import Answered, Asked, Cause, Held
 from flyball.core.time import HOUR, SECOND
 from flyball.errors import FlyballError
 from flyball.runtimes.agent.context import Context
@@ -246,6 +246,21 @@ def test_two_agents_are_two_runs(station: Station) -> None:
     assert [exited.cause for exited in station.exits(lasting)] == [Cause.STOPPED]
 
 
+def test_asks_a_person(station: Station) -> None:
+    """A question goes to people from wherever it is asked, and the answer comes back there."""
+    name = station.agent(crew.asks)
+
+    async def play() -> None:
+        supervising = asyncio.ensure_future(station.guard.supervise())
+        await until(lambda: any(isinstance(event, Asked) for event in station.events(name)))
+        (asked,) = (event for event in station.events(name) if isinstance(event, Asked))
+        station.governor.submit(Answered(unit=name, id=asked.id, answer="yes", heard=True))
+        await supervising
+
+    run(play())
+    assert station.memory(name) == {"answer": "yes"}
+
+
 # What cannot be.
 
 
@@ -277,6 +292,12 @@ def test_what_cannot_be_copied(station: Station) -> None:
     with pytest.raises(FlyballError, match="not to be copied"):
         station.run()
     assert station.events(name) == []
+
+
+def test_unknown_isolation(station: Station) -> None:
+    """A word that means nothing is not taken for one that does."""
+    with pytest.raises(FlyballError, match="thread"):
+        station.agent(crew.returns, isolation="thread")
 
 
 def test_scratch_store() -> None:
@@ -348,6 +369,33 @@ KILLED = """
     if __name__ == "__main__":
         guard.run()
 """
+
+
+LIFELINE = """
+import fcntl, os, sys, time
+if {without}:
+    vars(fcntl).pop("F_SETSIG", None)
+from flyball.runtimes.agent import worker
+worker._die_with(0)
+os.fork()
+os.write(1, b"up\\n")
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("without", [False, True], ids=["kernel", "thread"])
+def test_lifeline(without: bool) -> None:
+    """A closed lifeline ends a worker and what it started: by the kernel, or where that cannot, by a thread."""
+    text = LIFELINE.format(without=without)
+    command = [sys.executable, "-c", text]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert [child.stdout.readline(), child.stdout.readline()] == [b"up\n", b"up\n"]
+        child.stdin.close()
+        assert child.stdout.read() == b""  # at its end only when both are gone
+        assert child.wait(WITHIN) == -signal.SIGKILL
 
 
 def test_killed_program(station: Station) -> None:

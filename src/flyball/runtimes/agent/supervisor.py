@@ -173,22 +173,27 @@ class Supervisor:
     # Before the first start.
 
     def _prepare(self) -> None:
-        """Report runs that were lost with the last program, and tell of definitions that changed."""
-        governor = self.governor
-        holder = me()
-        for name, hands in self.hands.items():
+        """Report runs that were lost with the last program, and tell of definitions that changed. All at once: there
+        may be thousands of them."""
+        governor, holder = self.governor, me()
+        for hands in self.hands.values():
             if isinstance(hands, WorkerHands):
                 hands.clear(governor)
+        for name in {unit for unit, _, _ in governor.live_runs()} & set(self.hands):
             governor.reap(lambda other: other == holder or is_gone(other), unit=name)
-            definitions.keep(governor, name)
-            key = Key("revision", "unit", name)
-            data = governor.store.read([key]).records.get(key)
-            before = decode_state(Revisions, data).revision if data is not None else ""
-            if before != self.revisions[name]:
-                revise = Revise(unit=name, labels=hands.unit.labels, revision=self.revisions[name])
-                decision = governor.submit(revise)
-                if before:
-                    self.listener(name, revise, decision)
+        definitions.keep(governor, *self.hands)
+        known = governor.store.read([Key("revision", "unit", name) for name in self.hands]).records
+        before = {key.subject: decode_state(Revisions, data).revision for key, data in known.items()}
+        asked = [
+            (revise, governor.submit_soon(revise))
+            for name, hands in self.hands.items()
+            if before.get(name) != self.revisions[name]
+            for revise in [Revise(unit=name, labels=hands.unit.labels, revision=self.revisions[name])]
+        ]
+        for revise, answer in asked:
+            decision = answer.result()
+            if revise.unit in before:
+                self.listener(revise.unit, revise, decision)
 
 
 class _Seat:

@@ -18,7 +18,7 @@ from flyball.core.event import NOTHING, Amounts, Step, Stepped, Work
 from flyball.core.time import Instant, Span, later
 from flyball.errors import FlyballError
 from flyball.policies import Budget, Limit, Loop
-from flyball.runtimes.allowance import LASTS_MAX
+from flyball.runtimes.allowance import LASTS_MAX, SHARE
 from flyball.runtimes.amounts import Given, whole
 from flyball.runtimes.calls.talk import Talk
 from flyball.runtimes.current import CURRENT
@@ -35,10 +35,6 @@ ATTEMPTS_FIRST: Final = 4
 """Attempts asked for at first, and whenever most of what was granted is not used."""
 GROWTH: Final = 4
 """An allowance that was used up is followed by one so many times larger, an idle one by one so many times smaller."""
-
-SHARE: Final = 16
-"""An allowance takes at most this part of a limit (attempts of a loop, money of a budget): what one process holds and
-does not use is refused to the others until it is given back."""
 
 LOOP_PARTS: Final = 12
 """An allowance lasts at most this part of a loop's window, so that it is known within a twelfth when attempts were
