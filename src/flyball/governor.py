@@ -26,7 +26,7 @@ from flyball.store import Draft, Entry, Line, Snapshot, Store
 
 log = logging.getLogger(__name__)
 
-DECODED_MAX: Final = 65_536
+DECODED_MAX: Final = 262_144
 """States kept decoded. More than this and all are decoded anew: a bound, not a tuning knob."""
 
 ENTRIES_MAX: Final = 1_000
@@ -170,15 +170,16 @@ class Governor:
         case.weigh(self.store.read(case.docket.keys))
         return case.decision
 
-    def opinions(self, event: Event) -> Sequence[tuple[AnyPolicy, State, Decision]]:
-        """What each policy that the event concerns knows and says now, without the event."""
+    def opinions(self, event: Event, by: str | None = None) -> Sequence[tuple[AnyPolicy, State, Decision]]:
+        """What each policy that the event concerns (of that scope) knows and says now, without the event."""
         docket = self.panel.concerning(event)
-        snapshot = self.store.read(docket.keys)
+        snapshot = self.store.read(docket.keys if by is None else [key for key in docket.keys if key.by == by])
         now = max(self.clock.now(), snapshot.at)
         opinions = []
         for place, stored in enumerate(self.states_in(docket, snapshot)):
             policy, state = docket.policies[place], docket.initials[place] if stored is None else stored
-            opinions.append((policy, state, answer_of(policy, state, now)))
+            if by is None or policy.by == by:
+                opinions.append((policy, state, answer_of(policy, state, now)))
         return opinions
 
     def first_answer(self, unit: str, question: str, *, after: int) -> Answered | None:

@@ -42,6 +42,10 @@ class _Mould(NamedTuple):
     policies: Sequence[AnyPolicy]
     initials: Sequence[State]
     resting: Sequence[State | None]
+    names: Sequence[tuple[str, str]]
+    """Of each policy its name and whose state it has."""
+    scopes: Sequence[str]
+    """All that occur among the latter."""
 
 
 class _Hearing(NamedTuple):
@@ -68,6 +72,8 @@ class _Hearing(NamedTuple):
             [policy for policy, _ in heard],
             [state for _, state in heard],
             [state if policy.wakes(event) else None for policy, state in heard],
+            [(policy.name, policy.by) for policy, _ in heard],
+            sorted({policy.by for policy, _ in heard}),
         )
 
 
@@ -141,14 +147,9 @@ class Panel:
 
 
 def _docket(hearing: _Hearing, event: Event) -> Docket:
-    policies, initials, resting = hearing.mould(event)
-    subjects: dict[str, str | None] = {}
-    keys = []
-    for policy in policies:
-        by = policy.by
-        if by not in subjects:
-            subjects[by] = _subject(by, event)
-        keys.append(Key(policy.name, by, subjects[by] or ""))
+    policies, initials, resting, names, scopes = hearing.mould(event)
+    subjects = {by: _subject(by, event) or "" for by in scopes}
+    keys = [Key(name, by, subjects[by]) for name, by in names]
     places = {key: place for place, key in enumerate(keys)}
     kind = type(event).__name__.lower()
     refused = Key(REFUSED, kind, event.unit) if event.asks else None

@@ -16,19 +16,22 @@ from typing import Final
 
 import msgspec
 
-from flyball.core.decision import PROCEED, Decision
+from flyball.core.decision import PROCEED, Decision, Reason, stop
 from flyball.core.event import NOTHING, Amounts, Event, Step, Stepped, Work
 from flyball.core.policy import AnyPolicy, State
 from flyball.core.time import SECOND, Instant, Span, later
 from flyball.governor import NO_ROWS, Governor, Rows
-from flyball.policies import Budget, Limit
+from flyball.policies import Budget, Exclusive, Limit
 from flyball.runtimes import bridge
 
 STEPS_MAX: Final = 64
 """Steps asked for at once. A crash counts at most this many as used that were not made."""
 
 LASTS_MAX: Final[Span] = 5 * SECOND
-"""How long an allowance lasts: an order from a person is obeyed by the next step after this, at the latest."""
+"""How long an allowance lasts that holds something of what others share."""
+
+ALONE_MAX: Final[Span] = 30 * SECOND
+"""How long one lasts that holds nothing of theirs. What was done is on record after this, at the latest."""
 
 SHARE: Final = 16
 """An allowance takes at most this part of a limit that others share: what one holds and does not use is refused to them
@@ -36,6 +39,16 @@ until it is given back."""
 
 OWN: Final = ("run", "unit")
 """Scopes that one run has to itself."""
+
+OVER: Final = stop(
+    Reason(
+        Exclusive.NAME,
+        "run_not_live",
+        "its run has ended, and this was still at work",
+        "Wait for whatever a run begins (tasks, threads) before it ends.",
+    )
+)
+"""The answer to whoever asks for a run that has ended: nobody looks after it any more, and its limits are gone."""
 
 Talk = Generator[tuple[Event, Rows], Decision, Decision]
 
@@ -51,7 +64,7 @@ class RunSteps:
         labels: Mapping[str, str] | None = None,
         *,
         steps_max: int = STEPS_MAX,
-        lasts_max: Span = LASTS_MAX,
+        lasts_max: Span = ALONE_MAX,
     ) -> None:
         self._governor = governor
         self._now = governor.clock.now
@@ -73,12 +86,23 @@ class RunSteps:
         """The steps that are not reported yet, with the times at which they were asked for."""
         self._single_done = 0
         """Of them, those that were granted one by one."""
+        self._over = False
         self._mutex = threading.Lock()
         """Held to change any of this, and never while anything is waited for."""
         self._turn_of_threads = threading.Lock()
         self._turn: asyncio.Lock | None = None
         """The turn to ask, of threads and of coroutines. Who waits for it finds an allowance when it is his turn. The
         second is made in the loop of the first who needs it."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended."""
+        return self._over
+
+    def end(self) -> None:
+        """The run has ended: no step is granted any more. One that is being made is reported when it is made."""
+        with self._mutex:
+            self._over = True
 
     # For threads.
 
@@ -176,6 +200,8 @@ class RunSteps:
         """The answer to a step inside the allowance. None: it has to be put to the governor."""
         now = self._now()
         with self._mutex:
+            if self._over:
+                return OVER
             if not self._left or now >= self._until or last or (cost and not self._affords(cost)):
                 return None
             decision = self._weigh_own(Step(unit=self._unit, run=self._run, pattern=pattern, call=call), now)
@@ -190,17 +216,17 @@ class RunSteps:
 
     def _made_here(self, work: Work) -> Decision | None:
         """Note a step that was made. None: it is to be reported now."""
-        if not work.refused:
-            if self._singles:
-                self._singles -= 1
-                self._single_done += 1
-            elif self._out:
-                self._out -= 1
-        self._done.append((self._asked_at, work))
-        decision = self._weigh_own(Stepped(unit=self._unit, run=self._run, done=(work,)), self._asked_at)
-        if not decision.proceeds or not self._open or len(self._done) >= self._steps_max or _overran(work):
-            return None
-        return decision
+        with self._mutex:
+            if not work.refused:
+                if self._singles:
+                    self._singles -= 1
+                    self._single_done += 1
+                elif self._out:
+                    self._out -= 1
+            self._done.append((self._asked_at, work))
+            decision = self._weigh_own(Stepped(unit=self._unit, run=self._run, done=(work,)), self._asked_at)
+            full = self._over or not self._open or len(self._done) >= self._steps_max
+        return None if full or not decision.proceeds or _overran(work) else decision
 
     def _asking(self, pattern: str, call: str, cost: Amounts, last: bool) -> Talk:
         yield from self._reporting(NO_ROWS)
@@ -214,12 +240,19 @@ class RunSteps:
             cost=cost,
             last=last,
         )
+        lasts = self._lasts_max
         if not last:
-            step = msgspec.structs.replace(step, steps=self._fair(step))
+            steps, shares = self._fair(step)
+            step = msgspec.structs.replace(step, steps=steps)
+            lasts = min(lasts, LASTS_MAX) if shares else lasts
         decision = yield step, NO_ROWS
         if not decision.proceeds:
             return decision
         granted = decision.allowance
+        if self._over:  # it ended while this was on its way
+            steps = granted.steps if granted is not None else 1
+            yield self._stepped((), steps, {meter: amount * steps for meter, amount in cost.items()}), NO_ROWS
+            return OVER
         if granted is None:
             with self._mutex:
                 self._singles += 1
@@ -227,8 +260,8 @@ class RunSteps:
         # Policies that grant an allowance have counted it already; the others are asked at each step.
         own = [
             _Own(policy, state)
-            for policy, state, opinion in self._governor.opinions(step)
-            if policy.by == "run" and opinion.allowance is None
+            for policy, state, opinion in self._governor.opinions(step, by="run")
+            if opinion.allowance is None
         ]
         with self._mutex:
             self._open += granted.steps
@@ -236,20 +269,20 @@ class RunSteps:
             self._out += 1
             for meter, amount in granted.money.items():
                 self._room[meter] = self._room.get(meter, 0) + amount - cost[meter]
-            self._until = min(decision.until, later(self._now(), self._lasts_max))
+            self._until = min(decision.until, later(self._now(), lasts))
             self._own = own
         return decision
 
-    def _fair(self, step: Step) -> int:
-        """How many steps to ask for: little of what others share."""
-        steps = self._steps_max
+    def _fair(self, step: Step) -> tuple[int, bool]:
+        """How many steps to ask for, and whether others share what they take: of that, little."""
+        steps, shares = self._steps_max, False
         for policy in self._governor.panel.concerning(step).policies:
             match policy:
                 case Limit(by=by) if by not in OWN:
-                    steps = min(steps, policy.most // SHARE)
+                    steps, shares = min(steps, policy.most // SHARE), True
                 case Budget(by=by) if by not in OWN and step.cost.get(policy.meter):
-                    steps = min(steps, policy.limit // SHARE // step.cost[policy.meter])
-        return max(1, steps)
+                    steps, shares = min(steps, policy.limit // SHARE // step.cost[policy.meter]), True
+        return max(1, steps), shares
 
     def _telling(self, decision: Decision | None, rows: Rows) -> Talk:
         """Report what was made. The allowance goes on, unless a policy objects, or nothing is left of it."""

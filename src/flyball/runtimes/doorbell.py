@@ -24,7 +24,7 @@ then can the others read it: of that moment nobody tells. After 2.5 s even a slo
 LOOK_EVERY: Final = 1.0
 """Seconds between looks where the system does not tell."""
 ENTRIES_MAX: Final = 1_000
-"""Entries read at a look. What is beyond them is read at the next."""
+"""Orders read at a look. What is beyond them is read at the next."""
 
 IN_MODIFY: Final = 0x2
 CHUNK: Final = 65_536
@@ -71,12 +71,13 @@ class Doorbell:
         self._timer = self._loop.call_later(LOOK_EVERY, self._look_again)
 
     def _look(self) -> None:
-        entries = self._store.entries(after=self._seen, limit=ENTRIES_MAX)
+        head = self._store.read(()).seq
+        entries = self._store.entries(after=self._seen, limit=ENTRIES_MAX, events=ORDERS)
+        full = len(entries) == ENTRIES_MAX
+        self._seen = entries[-1].seq if full else max(head, entries[-1].seq if entries else 0)
         if entries:
-            self._seen = entries[-1].seq
-            if any(entry.event in ORDERS for entry in entries):
-                self._ring()
-        self._looks = 0 if len(entries) == ENTRIES_MAX else self._looks + 1
+            self._ring()
+        self._looks = 0 if full else self._looks + 1
         more = self._watch is not None and self._looks < LOOKS_MAX
         self._timer = self._loop.call_later(SETTLES * 2**self._looks, self._look) if more else None
 

@@ -25,7 +25,7 @@ from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.policies import Budget
 from flyball.runtimes.amounts import Given, whole
-from flyball.runtimes.current import CURRENT
+from flyball.runtimes.current import Running, running
 from flyball.runtimes.refusal import refusal
 
 log = logging.getLogger(__name__)
@@ -181,11 +181,14 @@ class Purse:
         run: str,
         labels: Mapping[str, str] = NO_LABELS,
         *,
+        whose: Callable[[], Running | None] = running,
         sleep: Callable[[float], None] = time.sleep,
         sleep_soon: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._governor = governor
         self._unit, self._run, self._labels = unit, run, dict(labels)
+        self._whose = whose
+        """The run at hand, if there is one."""
         self._sleep, self._sleep_soon = sleep, sleep_soon
         self._unbounded: set[tuple[str, str]] = set()
         """Units and meters of which it was told that nothing bounds them."""
@@ -246,10 +249,8 @@ class Purse:
             self._governor.submit_soon(_settling(step, {}))
 
     def _step(self, cost: Amounts, labels: Mapping[str, str], pattern: str, last: bool) -> Step:
-        running = CURRENT.get()
-        unit, run, own = (
-            (self._unit, self._run, self._labels) if running is None else (running.unit, running.run, running.labels)
-        )
+        here = self._whose()
+        unit, run, own = (self._unit, self._run, self._labels) if here is None else (here.unit, here.run, here.labels)
         step = Step(unit=unit, run=run, labels={**own, **labels}, pattern=pattern, cost=cost, last=last)
         for meter in cost:
             told = (unit, meter) in self._unbounded or len(self._unbounded) >= TOLD_MAX

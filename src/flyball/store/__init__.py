@@ -75,8 +75,10 @@ class Store(Protocol):
         is written, and its futures are done, in the order in which it asked."""
         ...
 
-    def entries(self, *, after: int = 0, limit: int = 1000, unit: str | None = None) -> Sequence[Entry]:
-        """Journal entries with a number above `after`, in order."""
+    def entries(
+        self, *, after: int = 0, limit: int = 1000, unit: str | None = None, events: Sequence[str] = ()
+    ) -> Sequence[Entry]:
+        """Journal entries with a number above `after`, in order; of that unit, or of those kinds of events, only."""
         ...
 
     def last_entries(self, *, limit: int = 1000, unit: str | None = None) -> Sequence[Entry]:

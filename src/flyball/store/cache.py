@@ -8,8 +8,9 @@ from typing import Final
 
 from flyball.core.policy import Key
 
-RECORDS_MAX: Final = 65_536
-"""Records (and known absences) in memory: about 20 MB, and enough for 8 states each of 8000 busy units."""
+RECORDS_MAX: Final = 262_144
+"""Records (and known absences) in memory, where so many are used: about 80 MB, and enough for ten thousand busy units.
+With fewer, every step of each of them would have to be looked up on disk."""
 
 
 class Cache:

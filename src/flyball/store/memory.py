@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from itertools import islice
 
 from flyball.core.policy import Key
 from flyball.errors import StoreClosed
@@ -65,12 +66,19 @@ class MemoryStore:
             future.set_exception(error)
         return future
 
-    def entries(self, *, after: int = 0, limit: int = 1000, unit: str | None = None) -> Sequence[Entry]:
+    def entries(
+        self, *, after: int = 0, limit: int = 1000, unit: str | None = None, events: Sequence[str] = ()
+    ) -> Sequence[Entry]:
         with self._lock:
             start = max(0, after - self._marks[0].seq)
-            if unit is None:
+            if unit is None and not events:
                 return self._entries[start : start + limit]
-            return [entry for entry in self._entries[start:] if entry.unit == unit][:limit]
+            wanted = (
+                entry
+                for entry in self._entries[start:]
+                if unit in (None, entry.unit) and (not events or entry.event in events)
+            )
+            return list(islice(wanted, limit))
 
     def last_entries(self, *, limit: int = 1000, unit: str | None = None) -> Sequence[Entry]:
         with self._lock:

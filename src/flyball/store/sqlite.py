@@ -7,6 +7,7 @@ Readers have their own connections. They never wait for the writer, and see one 
 """
 
 import ctypes
+import json
 import os
 import threading
 import weakref
@@ -250,13 +251,15 @@ class SqliteStore:
         self._seen.age()
         return Snapshot(seq, at, {key: self._same(key, data) for key, data in found if data is not None})
 
-    def entries(self, *, after: int = 0, limit: int = 1000, unit: str | None = None) -> Sequence[Entry]:
+    def entries(
+        self, *, after: int = 0, limit: int = 1000, unit: str | None = None, events: Sequence[str] = ()
+    ) -> Sequence[Entry]:
         with self._reading() as cursor:
-            return _entries(cursor, "ASC", after, limit, unit)
+            return _entries(cursor, "ASC", after=after, limit=limit, unit=unit, events=events)
 
     def last_entries(self, *, limit: int = 1000, unit: str | None = None) -> Sequence[Entry]:
         with self._reading() as cursor:
-            return _entries(cursor, "DESC", 0, limit, unit)[::-1]
+            return _entries(cursor, "DESC", after=0, limit=limit, unit=unit)[::-1]
 
     def states(self, policy: str | None = None) -> Mapping[Key, bytes]:
         with self._reading() as cursor:
@@ -354,10 +357,14 @@ def _nothing(_: Snapshot) -> None:
     """A draft that wants nothing."""
 
 
-def _entries(cursor: apsw.Cursor, order: str, after: int, limit: int, unit: str | None) -> list[Entry]:
+def _entries(
+    cursor: apsw.Cursor, order: str, *, after: int, limit: int, unit: str | None, events: Sequence[str] = ()
+) -> list[Entry]:
     of_unit = "" if unit is None else " AND unit = :unit"
-    sql = f"{_ENTRIES}{of_unit} ORDER BY seq {order} LIMIT :limit"
-    return [Entry(*row) for row in cursor.execute(sql, {"after": after, "unit": unit, "limit": limit})]
+    of_events = "" if not events else " AND event IN (SELECT value FROM json_each(:events))"
+    sql = f"{_ENTRIES}{of_unit}{of_events} ORDER BY seq {order} LIMIT :limit"
+    wanted = {"after": after, "unit": unit, "events": json.dumps(list(events)), "limit": limit}
+    return [Entry(*row) for row in cursor.execute(sql, wanted)]
 
 
 _stores: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()

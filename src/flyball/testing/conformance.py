@@ -204,6 +204,21 @@ class StoreConformance:
         assert list(store.entries(unit=text)) == [entry]
         assert dict(store.states()) == dict(store.states(text)) == {name: body}
 
+    def test_entries_of_some_kinds(self, store: Store) -> None:
+        """Entries of some kinds of events come in order, also after a number, of one unit, and only so many."""
+        for n in range(1, 10):
+            line = Line(f"u{n % 2}", ("start", "exited", "held")[n % 3], "proceed", b"{}")
+            store.transact([], lambda _, n=n, line=line: Draft(n, {}, line))  # type: ignore[misc]  # bound now
+
+        def numbers(**wanted: Any) -> list[int]:
+            return [entry.seq for entry in store.entries(**wanted)]
+
+        assert numbers(events=("held",)) == [2, 5, 8]
+        assert numbers(events=("held", "start")) == [2, 3, 5, 6, 8, 9]
+        assert numbers(events=("held", "start"), after=4, limit=2) == [5, 6]
+        assert numbers(events=("held",), unit="u0") == [2, 8]
+        assert numbers(events=("nothing",)) == []
+
     @pytest.mark.parametrize(
         ("arguments", "numbers"),
         [

@@ -4,6 +4,8 @@ in its own way, and says before that it has begun."""
 import asyncio
 import contextlib
 import ctypes
+import logging
+import multiprocessing
 import os
 import re
 import signal
@@ -164,6 +166,36 @@ def returns_from_a_thread(ctx: Context) -> None:
 
 async def leaves_a_thread(ctx: Context) -> None:
     threading.Thread(target=threading.Event().wait).start()
+
+
+async def leaves_a_held_lock(ctx: Context) -> None:
+    """A thread hangs while it logs: nobody else can, nor end what is logged."""
+
+    def hang() -> None:
+        with handler.lock or threading.Lock():
+            held.set()
+            threading.Event().wait()
+
+    handler, held = logging.StreamHandler(), threading.Event()
+    threading.Thread(target=hang).start()
+    held.wait()
+
+
+async def ends_a_fork(ctx: Context) -> None:
+    """A fork of its own is ended by a signal, and is: the signal is not for the agent."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(3600,))
+    child.start()
+    child.terminate()
+    await asyncio.to_thread(child.join)
+    await asyncio.sleep(0.05)
+
+
+async def lets_a_fork_out(ctx: Context) -> None:
+    """A fork returns from the function, too: only the agent itself has ended when that has."""
+    if os.fork() == 0:
+        return
+    await asyncio.sleep(0.2)
+    raise ValueError("this is the agent")
 
 
 async def raises(ctx: Context) -> None:

@@ -19,7 +19,7 @@ from flyball.core.decision import Decision, Verb
 from flyball.core.event import Beat, Cause, Event, Exited, Start
 from flyball.core.time import SECOND, Instant
 from flyball.errors import FlyballError
-from flyball.governor import NO_ROWS, Governor
+from flyball.governor import Governor
 from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.ending import Causes, ending_of, ending_of_told
 from flyball.runtimes.current import CURRENT
@@ -150,13 +150,7 @@ class WatchedBlock:
 
     def _report(self, error: BaseException | None) -> None:
         self._thread.join()
-        rows = NO_ROWS
-        if error is None:
-            try:
-                rows = self._context.memory.changed()
-            except FlyballError as refused:
-                log.error("the memory of %s is not kept: %s. %s", self._unit.name, refused, refused.remedy)
-        self._context.steps.report(rows)
+        self._context.close_and_wait(clean=error is None)
         ending = self._ending(error)
         exited = Exited(
             unit=self._unit.name,

@@ -5,24 +5,27 @@ further step is refused, so an agent that does not listen is ended from outside.
 """
 
 import asyncio
-import contextlib
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import NoReturn, ParamSpec, TypeVar
 
 from flyball.core.decision import Decision, Verb
 from flyball.core.event import Beat, Stepped, Work
 from flyball.core.time import FOREVER, SECOND, Instant, Span, later, span
-from flyball.governor import Governor
+from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.runtimes import questions
 from flyball.runtimes.agent.ending import GaveUp
-from flyball.runtimes.agent.memory import Memory
+from flyball.runtimes.agent.memory import Memory, MemoryRefused
 from flyball.runtimes.agent.step import StepBlock, do
-from flyball.runtimes.allowance import LASTS_MAX, RunSteps
+from flyball.runtimes.allowance import ALONE_MAX, RunSteps
 from flyball.runtimes.amounts import Given, whole
+from flyball.runtimes.current import live
 from flyball.runtimes.driver import Sleep, sleep_until
 from flyball.runtimes.money import Purse, Reservation, Soon
 from flyball.runtimes.refusal import refusal
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,14 +51,14 @@ class Context:
         self.again = again
         """Whether it was started again by itself, after a failure."""
         # The governor hears of steps when an allowance ends: often enough, that a busy agent is never called silent.
-        lasts = min(LASTS_MAX, idle // 3) if idle else LASTS_MAX
+        lasts = min(ALONE_MAX, idle // 3) if idle else ALONE_MAX
         self.steps = RunSteps(governor, unit, run, labels, lasts_max=lasts)
         key = Memory.key(unit)
         self.memory = Memory(unit, governor.store.read([key]).records.get(key))
         """Kept over restarts. What is changed in a step is written when the step is made."""
         self.heard: asyncio.Event | None = None
         """Set when somebody gave an order or an answer; None where nothing tells of that."""
-        self._purse = Purse(governor, unit, run, labels)
+        self._purse = Purse(governor, unit, run, labels, whose=lambda: live(self))
         self._told = told
         self._sleep = sleep
         self._apart = idle // 3 if idle else FOREVER
@@ -125,7 +128,7 @@ class Context:
         """Ask a person, and wait for the answer, which is given by `flyball answer`. After `timeout` seconds the
         default is taken; NoAnswer if there is none."""
         # What was done before counts before the answer: that is something new, and begins anew.
-        self.heed(await self.steps.report_soon())
+        self.heed(await live(self).steps.report_soon())
         return await questions.ask(
             self._governor,
             self.unit,
@@ -143,7 +146,7 @@ class Context:
         self, text: str, *, choices: Sequence[str] = (), timeout: float | None = None, default: str | None = None
     ) -> str:
         """`ask_human`, for threads."""
-        self.heed(self.steps.report())
+        self.heed(live(self).steps.report())
         return questions.ask_and_wait(
             self._governor,
             self.unit,
@@ -158,7 +161,12 @@ class Context:
 
     def save(self) -> None:
         """Write the memory now, outside any step."""
-        self.heed(self.steps.report(self.memory.changed()))
+        rows = live(self).memory.changed()
+        try:
+            self.heed(self.steps.report(rows))
+        except BaseException:
+            self.memory.not_kept()
+            raise
 
     def give_up(self, why: str = "") -> NoReturn:
         """End, and do not be started again."""
@@ -187,7 +195,8 @@ class Context:
 
     def heed(self, decision: Decision) -> Decision:
         """Obey an answer of the governor: one that ends the run is passed on to whoever runs it."""
-        if decision.verb >= Verb.FINISH and (self._verdict is None or decision.verb > self._verdict.verb):
+        stricter = self._verdict is None or decision.verb > self._verdict.verb
+        if decision.verb >= Verb.FINISH and stricter and not self.steps.over:
             self._verdict = decision
             self._told(decision)
         return decision
@@ -204,8 +213,16 @@ class Context:
 
     async def close(self, *, clean: bool) -> None:
         """The run is over: report what is not reported yet, and keep the memory if it ended well."""
-        rows: Mapping[Any, bytes | None] = {}
-        if clean:
-            with contextlib.suppress(Exception):
-                rows = self.memory.changed()
-        await self.steps.report_soon(rows)
+        await self.steps.report_soon(self._last_rows(clean))
+
+    def close_and_wait(self, *, clean: bool) -> None:
+        """`close`, for threads."""
+        self.steps.report(self._last_rows(clean))
+
+    def _last_rows(self, clean: bool) -> Rows:
+        self.steps.end()
+        try:
+            return self.memory.changed() if clean else NO_ROWS
+        except MemoryRefused as refused:
+            log.error("what %s changed last is not kept: %s. %s", self.unit, refused, refused.remedy)
+            return NO_ROWS

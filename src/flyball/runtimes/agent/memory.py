@@ -33,6 +33,8 @@ class Memory(MutableMapping[str, Any]):
     def __init__(self, unit: str, data: bytes | None = None) -> None:
         self._unit = unit
         self._saved = data or _EMPTY
+        self._is_kept = True
+        """Whether the store has that, as far as is known."""
         self._values: dict[str, Any] = msgspec.json.decode(self._saved)
 
     @staticmethod
@@ -59,13 +61,17 @@ class Memory(MutableMapping[str, Any]):
 
     def changed(self) -> dict[Key, bytes | None]:
         """The record to be written, if it is another than the last one. MemoryRefused if it cannot be kept."""
-        if not self._values and self._saved is _EMPTY:
+        if not self._values and self._saved is _EMPTY and self._is_kept:
             return {}
         data = self._encoded()
-        if data == self._saved:
+        if data == self._saved and self._is_kept:
             return {}
-        self._saved = data
+        self._saved, self._is_kept = data, True
         return {self.key(self._unit): None if data == _EMPTY else data}
+
+    def not_kept(self) -> None:
+        """What changed could not be written: it is written with the next step."""
+        self._is_kept = False
 
     def discard(self) -> None:
         """Forget what changed since the last step."""

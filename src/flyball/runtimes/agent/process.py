@@ -50,6 +50,26 @@ def _cut_lifelines() -> None:
 os.register_at_fork(after_in_child=_cut_lifelines)
 
 
+class Lifeline:
+    """A pipe of which a worker gets the one end, over its socket. When the other is closed, the worker dies."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._theirs, self._ours = os.pipe()
+        _lifelines.add(self._ours)
+        try:
+            # Our copy of their end stays open until all is over: not every kernel keeps what is on its way.
+            socket.send_fds(channel, [b"\0"], [self._theirs])
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """The worker is gone."""
+        _lifelines.discard(self._ours)
+        os.close(self._ours)
+        os.close(self._theirs)
+
+
 class WorkerHands:
     """Begins the runs of one agent."""
 
@@ -66,22 +86,22 @@ class WorkerHands:
         """Begin a run: a new interpreter."""
         process = self._process
         job = wire.job(self._task, self.unit.name, run, again=again)
-        with contextlib.ExitStack() as stack:
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            return process.unborn(run, explained(self.unit, "", error))
+        with theirs:
             try:
-                ours, theirs = socket.socketpair()
-                stack.callback(theirs.close)
-                line, held = os.pipe()
+                line = Lifeline(ours)
             except OSError as error:
+                ours.close()
                 return process.unborn(run, explained(self.unit, "", error))
-            stack.callback(os.close, line)
-            socket.send_fds(ours, [b"\0"], [line])
-            _lifelines.add(held)
             process.stdin, process.extra_env = theirs.fileno(), _environment()
             life = await process.begin(run, again=again)
         if life.pid:
-            return WorkerLife(self, life, ours, held, job)
+            return WorkerLife(self, life, ours, line, job)
         ours.close()
-        _let_go(held)
+        line.close()
         return life
 
     def close(self) -> None:
@@ -99,7 +119,9 @@ class WorkerHands:
 class WorkerLife:
     """One run, in its process."""
 
-    def __init__(self, hands: WorkerHands, process: ProcessLife, channel: socket.socket, line: int, job: bytes) -> None:
+    def __init__(
+        self, hands: WorkerHands, process: ProcessLife, channel: socket.socket, line: Lifeline, job: bytes
+    ) -> None:
         self._hands, self._unit, self._process = hands, hands.unit, process
         self._channel, self._line = channel, line
         self._loop = asyncio.get_running_loop()
@@ -151,7 +173,7 @@ class WorkerLife:
         await asyncio.wait((self._sending,))
         self._loop.remove_reader(self._channel)
         self._channel.close()
-        _let_go(self._line)
+        self._line.close()
         self._hands.close()
         return self._judge(ending)
 
@@ -203,8 +225,3 @@ class WorkerLife:
 def _environment() -> Mapping[str, str]:
     """The program's environment as it is now: it may have changed since the first start of a process."""
     return {name: value for name, value in os.environ.items() if name not in (*NOT_PASSED_ON, UNIT_VARIABLE)}
-
-
-def _let_go(line: int) -> None:
-    _lifelines.discard(line)
-    os.close(line)

@@ -14,6 +14,7 @@ from flyball.core.event import Amounts, Work
 from flyball.core.failure import call_fingerprint, digest, result_fingerprint, text_fingerprint
 from flyball.core.time import FOREVER
 from flyball.governor import NO_ROWS, Rows
+from flyball.runtimes.agent.memory import MemoryRefused
 from flyball.runtimes.amounts import Given, check_name, whole
 from flyball.runtimes.refusal import refusal
 
@@ -101,8 +102,13 @@ class StepBlock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        rows = self._rows(error)
-        self._heed(self._context.steps.made(self._work(error), rows))
+        rows, failed = self._rows(error)
+        try:
+            after = self._context.steps.made(self._work(failed), rows)
+        except BaseException:
+            self._context.memory.not_kept()
+            raise
+        self._heed(after, failed if error is None else None)
 
     # Coroutines.
 
@@ -119,15 +125,25 @@ class StepBlock:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        rows = self._rows(error)
-        self._heed(await self._context.steps.made_soon(self._work(error), rows))
+        if isinstance(error, GeneratorExit):  # its loop is gone, and nothing can be awaited any more
+            self.__exit__(kind, error, trace)
+            return
+        rows, failed = self._rows(error)
+        try:
+            after = await self._context.steps.made_soon(self._work(failed), rows)
+        except BaseException:
+            self._context.memory.not_kept()
+            raise
+        self._heed(after, failed if error is None else None)
 
     # Both.
 
-    def _heed(self, after: Decision) -> None:
+    def _heed(self, after: Decision, refused: BaseException | None) -> None:
         if after.reasons:
             self.decision = after
         self._context.heed(after)
+        if refused is not None:
+            raise refused
 
     def _waits(self) -> bool:
         """A pause until a quota is there again is no failure: it is waited for."""
@@ -142,12 +158,17 @@ class StepBlock:
         self._context.heed(self.decision)
         raise refusal(self.decision, self._context.now(), f"{self._context.unit} may not {self._pattern or 'go on'}")
 
-    def _rows(self, error: BaseException | None) -> Rows:
+    def _rows(self, error: BaseException | None) -> tuple[Rows, BaseException | None]:
+        """The memory to be written with the report of this step, and how the step failed. One that leaves a memory
+        which cannot be kept has failed, too."""
         memory = self._context.memory
-        if error is None:
-            return memory.changed()
-        memory.discard()
-        return NO_ROWS
+        if error is not None or self._context.steps.over:  # the memory of a run that has ended is the next one's
+            memory.discard()
+            return NO_ROWS, error
+        try:
+            return memory.changed(), None
+        except MemoryRefused as refused:
+            return NO_ROWS, refused
 
     def _work(self, error: BaseException | None) -> Work:
         result = self._result

@@ -21,6 +21,7 @@ import socket
 import sys
 import threading
 import types
+from collections.abc import Collection
 from typing import Final, NoReturn
 
 from flyball.core.codec import encode
@@ -38,6 +39,8 @@ STDIN: Final = 0
 STDERR: Final = 2
 SAYS_MAX: Final = 5.0
 """Seconds to get a message out. It is taken at once, unless the program hangs: then its end is what matters."""
+FLUSH_MAX: Final = 2.0
+"""Seconds to write what was printed and logged. It takes milliseconds."""
 NOBODY: Final = 3
 """The exit code of a worker that nobody gave a job."""
 
@@ -48,9 +51,13 @@ class Channel:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._lock = threading.Lock()
+        self._pid = os.getpid()
 
     def say(self, message: wire.Said) -> None:
-        """Say it, from any thread. If the program does not listen any more, it is about to end this process."""
+        """Say it, from any thread. If the program does not listen any more, it is about to end this process. A fork of
+        the worker has nothing to say."""
+        if os.getpid() != self._pid:
+            return
         with self._lock, contextlib.suppress(OSError):
             self._connection.sendall(encode(message) + b"\n")
 
@@ -88,6 +95,8 @@ def main() -> NoReturn:
     """One run, from the socket on the standard input to the exit."""
     channel, line = _connected()
     _die_with(line)
+    forking = _Forking()
+    os.register_at_fork(before=forking.before, after_in_parent=forking.after, after_in_child=forking.in_child)
     faulthandler.register(wire.DUMP_SIGNAL, file=STDERR, all_threads=True)
     channel.say(wire.Listens())
     for stream in (sys.stdout, sys.stderr):
@@ -135,6 +144,24 @@ def _wait_for_end(line: int) -> None:
     with contextlib.suppress(OSError):
         os.read(line, 1)
     os.killpg(0, signal.SIGKILL)
+
+
+class _Forking(threading.local):
+    """What a fork of the worker is told by a signal is for the fork alone, though they share the files by which the
+    loop hears of signals. So the signal waits until the fork has let go of these."""
+
+    mask: Collection[int] = ()
+
+    def before(self) -> None:
+        self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def after(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+
+    def in_child(self) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self.after()
 
 
 def _load(job: wire.Job) -> wire.Task:
@@ -187,12 +214,19 @@ async def _live(task: wire.Task, job: wire.Job, channel: Channel) -> NoReturn:
 
 def _leave(channel: Channel, ending: Ending) -> NoReturn:
     """Say how it ended, and be gone."""
+    # In a thread: one of the function's own, which hangs, may hold the locks that this needs.
+    flushing = threading.Thread(target=_flush, daemon=True)
+    flushing.start()
+    flushing.join(FLUSH_MAX)
+    channel.say(wire.Ended(ending))
+    os._exit(0)
+
+
+def _flush() -> None:
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # it may have been closed or replaced
             stream.flush()
-    channel.say(wire.Ended(ending))
-    os._exit(0)
 
 
 if __name__ == "__main__":

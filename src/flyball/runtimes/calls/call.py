@@ -18,7 +18,7 @@ from flyball.runtimes.calls.books import Books
 from flyball.runtimes.calls.retry import Kinds, Retry, picks
 from flyball.runtimes.calls.talk import Holder, Talk
 from flyball.runtimes.calls.wrappers import guarded
-from flyball.runtimes.current import CURRENT
+from flyball.runtimes.current import running
 from flyball.runtimes.refusal import Refused, refusal
 
 P = ParamSpec("P")
@@ -71,10 +71,10 @@ class Call:
         self, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None, before: BaseException | None = None
     ) -> Talk[Leave]:
         """Ask for leave to make an attempt; wait for it, if so agreed. `before` is how the last attempt failed."""
-        running = CURRENT.get()
+        here = running()
         cost = self._cost if self._cost_of is None else whole(self._cost_of(*args, **(kwargs or {})))
-        shares = running is None and self._cost_of is None
-        account = self._account if running is None else self._books.account_of(running, self.name, self._labels)
+        shares = here is None and self._cost_of is None
+        account = self._account if here is None else self._books.account_of(here, self.name, self._labels)
         waited, recalled = 0, False
         while True:
             leave = self.take()
@@ -88,7 +88,7 @@ class Call:
                 return Leave(account, now, cost, True)
             if not recalled and not BREAKER_CODES.issuperset(decision.codes):
                 recalled = True
-                if (yield from self._books.recalling(running)):
+                if (yield from self._books.recalling(here)):
                     continue
             pause = self._pause(decision, now, self._wait - waited)
             if pause is None:
