@@ -20,14 +20,13 @@ from typing import Any, Final, Literal, Self, TypeVar, get_args
 
 from flyball.config import Settings, definitions
 from flyball.config.build import get_tier_limit, unit_policies
-from flyball.config.units import RestartWhen, Unit
+from flyball.config.units import Unit
 from flyball.control.text import describe, one_line
 from flyball.core.codec import decode_body
 from flyball.core.decision import Decision
 from flyball.core.event import AnyEvent, Beat, Event, Start
 from flyball.core.name import IN_WORDS, is_name
 from flyball.core.policy import AnyPolicy
-from flyball.core.time import span
 from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.policies import Budget
@@ -35,9 +34,11 @@ from flyball.runtimes.agent.block import WatchedBlock
 from flyball.runtimes.agent.ending import Causes
 from flyball.runtimes.agent.inline import Function, InlineHands
 from flyball.runtimes.agent.iteration import repeated
+from flyball.runtimes.agent.options import agent_unit, check_function
 from flyball.runtimes.agent.process import WorkerHands
 from flyball.runtimes.agent.supervisor import Begins, Supervisor
-from flyball.runtimes.agent.wire import Task, check_function, packed, refuse_while_loading
+from flyball.runtimes.agent.wire import Task, packed, refuse_while_loading
+from flyball.runtimes.agent.wire import check_function as check_importable
 from flyball.runtimes.amounts import MONEY, Given, whole
 from flyball.runtimes.calls import Calls
 from flyball.runtimes.driver import Sleep, sleep_until
@@ -145,19 +146,19 @@ class Guard:
         `tree` share what the tree has.
         `causes` says which exceptions are what: `{InsufficientQuota: Cause.STARVED}`.
         """
-        unit = Unit(
-            name=name,
-            command=(),
-            kind="agent",
-            labels={**_labels(user, tree or name), **(labels or {})},
-            restart=RestartWhen(restart),
-            grace=span(grace),
-            deadline=span(deadline or 0),
-            idle=span(idle or 0),
+        unit = agent_unit(
+            name,
+            every=every,
+            restart=restart,
+            deadline=deadline,
+            idle=idle,
+            grace=grace,
+            budget_by=budget_by,
+            labels=labels,
+            user=user,
+            tree=tree,
+            causes=causes,
         )
-
-        if not is_name(name):
-            raise FlyballError(f"{name!r} is no name for an agent", remedy=f"A name has {IN_WORDS}.")
 
         def define(function: F) -> F:
             if name in self._agents or name == self.name:
@@ -165,8 +166,9 @@ class Guard:
             if isolation not in ISOLATIONS:
                 known = " and ".join(map(repr, ISOLATIONS))
                 raise FlyballError(f"agent {name}: there is no isolation {isolation!r}", remedy=f"There are {known}.")
+            check_function(name, function)
             if isolation == "process":
-                check_function(name, function)
+                check_importable(name, function)
             self._agents[name] = Agent(unit, function, every, isolation, causes or {}, _revision(unit, function))
             self._put(unit, *self._budgets(budget, budget_by, tier))
             return function
@@ -192,18 +194,18 @@ class Guard:
         It is counted, limited and reported as any run is, but not supervised: a failure leaves the block as it is, and
         nobody starts it again. Raises a refusal where it may not start. The options are those of `agent`.
         """
-        if not is_name(name):
-            raise FlyballError(f"{name!r} is no name for a run", remedy=f"A name has {IN_WORDS}.")
+        unit = agent_unit(
+            name,
+            restart="never",
+            deadline=deadline,
+            budget_by=budget_by,
+            labels=labels,
+            user=user,
+            tree=tree,
+            causes=causes,
+        )
         if name in self._agents or name == self.name:
             raise FlyballError(f"{name!r} is taken", remedy="Give what is watched a name of its own.")
-        unit = Unit(
-            name=name,
-            command=(),
-            kind="agent",
-            labels={"tree": tree or name, **({"user": user} if user else {}), **(labels or {})},
-            restart=RestartWhen.NEVER,
-            deadline=span(deadline or 0),
-        )
         self._put(unit, *self._budgets(budget, budget_by, tier))
         return WatchedBlock(self.governor, unit, causes=causes or {}, listener=self._say)
 

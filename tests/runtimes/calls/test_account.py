@@ -24,9 +24,9 @@ from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.policies import Budget, Exclusive, Limit, Loop
 from flyball.policies.budget import State as Spent
 from flyball.policies.limit import State as Counted
-from flyball.runtimes.allowance import RunSteps
+from flyball.runtimes.allowance import SHARE, RunSteps
 from flyball.runtimes.calls import Calls
-from flyball.runtimes.calls.account import ATTEMPTS_FIRST, ATTEMPTS_MAX, SHARE
+from flyball.runtimes.calls.account import ATTEMPTS_FIRST, ATTEMPTS_MAX
 from flyball.runtimes.current import CURRENT
 from flyball.runtimes.refusal import CircuitOpen, OutOfBudget, Refused
 from tests.runtimes.calls.stage import UNIT, Broken, Fickle, Stage

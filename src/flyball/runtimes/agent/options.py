@@ -1,0 +1,95 @@
+"""What is said of an agent where it is defined, checked there and then.
+
+A limit that cannot be what was meant must not be taken for none, and a function that would end at once, or fail in each
+run, must not be started six times to find that out.
+"""
+
+import inspect
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from flyball.config.units import RestartWhen, Unit
+from flyball.core.event import Cause
+from flyball.core.name import IN_WORDS, is_name
+from flyball.core.time import span
+from flyball.errors import FlyballError
+
+SECONDS_MAX: Final = 10**9
+"""Thirty years. What is longer is a slip; what is to last for ever is left out."""
+
+BUDGETS_BY: Final = ("unit", "run")
+
+
+def agent_unit(
+    name: str,
+    *,
+    every: float | None = None,
+    restart: str,
+    deadline: float | None,
+    idle: float | None = None,
+    grace: float | None = None,
+    budget_by: str,
+    labels: Mapping[str, str] | None,
+    user: str,
+    tree: str,
+    causes: Mapping[type[BaseException], Cause] | None,
+) -> Unit:
+    """The unit that an agent with these options is. FlyballError says which of them is wrong."""
+    if not isinstance(name, str) or not is_name(name):
+        raise FlyballError(f"{name!r} is no name for an agent", remedy=f"A name has {IN_WORDS}.")
+    for option, given in {"deadline": deadline, "idle": idle}.items():
+        _check_seconds(name, option, given, "above")
+    for option, given in {"every": every, "grace": grace}.items():
+        _check_seconds(name, option, given, "from")
+    _check_choice(name, "restart", restart, tuple(RestartWhen))
+    _check_choice(name, "budget_by", budget_by, BUDGETS_BY)
+    for kind, cause in (causes or {}).items():
+        if not (isinstance(kind, type) and issubclass(kind, BaseException) and isinstance(cause, Cause)):
+            text = f"{name}: causes has {kind!r}: {cause!r}"
+            raise FlyballError(text, remedy="It maps exceptions to causes: `{InsufficientQuota: Cause.STARVED}`.")
+    all_labels = {"tree": tree or name, **({"user": user} if user else {}), **(labels or {})}
+    for label in all_labels.items():
+        if not all(isinstance(part, str) for part in label):
+            raise FlyballError(
+                f"{name}: the label {label!r} is no text", remedy="Names and values of labels are texts."
+            )
+    return Unit(
+        name=name,
+        command=(),
+        kind="agent",
+        labels=all_labels,
+        restart=RestartWhen(restart),
+        deadline=span(deadline or 0),
+        idle=span(idle or 0),
+        **({"grace": span(grace)} if grace is not None else {}),
+    )
+
+
+def check_function(name: str, function: object) -> None:
+    """FlyballError if it could not be run as an agent."""
+    what = f"agent {name}: {getattr(function, '__qualname__', None) or repr(function)}"
+    if not callable(function):
+        raise FlyballError(f"{what} is no function", remedy="Put `@guard.agent(…)` on a function.")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        remedy = "Make it a loop without `yield`; each round is a step: `async with ctx.step(…)`."
+        raise FlyballError(f"{what} is a generator, and nobody would take its items", remedy=remedy)
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError as error:
+        raise FlyballError(f"{what} is given the context alone: {error}", remedy="Define it as `f(ctx)`.") from None
+    except ValueError:  # some functions written in C do not say what they take
+        return
+
+
+def _check_seconds(name: str, option: str, given: object, least: Literal["above", "from"]) -> None:
+    if given is None:
+        return
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    if not is_number or not 0 <= given <= SECONDS_MAX or (least == "above" and not given):
+        remedy = f"Give seconds {least} 0 up to {SECONDS_MAX}, or leave it out."
+        raise FlyballError(f"{name}: {option} is {given!r}", remedy=remedy)
+
+
+def _check_choice(name: str, option: str, given: object, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise FlyballError(f"{name}: {option} is {given!r}", remedy=f"It is one of: {', '.join(known)}.")
