@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from flyball.config.plan import Plan
 from flyball.control.tables import failures_view
-from flyball.core.name import is_name
+from flyball.core.name import IN_WORDS, is_name
+from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.store import Store
 from flyball.store.memory import MemoryStore
@@ -84,6 +85,8 @@ def open(  # noqa: A001 - it is flyball.open, as files are opened
     if settings is None:
         settings = load(Path(config) if config is not None else None, env=env)
     name = name or _program()
+    if not isinstance(name, str) or not is_name(name):
+        raise FlyballError(f"{name!r} is no name for a program", remedy=f"A name has {IN_WORDS}.")
     if scratch:
         return Guard(settings, Governor(settings.policies(), scratch_store()), name=name)
     reopen = _opener(settings, env)

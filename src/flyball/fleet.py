@@ -226,7 +226,7 @@ class Fleet:
     async def _end(self, name: str) -> None:
         task = self._tasks.get(name)
         if task is not None:
-            task.cancel()
+            self.posts[name].quit()
             await asyncio.gather(task, return_exceptions=True)
 
     # Orders.

@@ -9,13 +9,14 @@ import dataclasses
 import hashlib
 import inspect
 import logging
+import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Final, Literal, Self, TypeVar, get_args
 
 from flyball.config import Settings, definitions
@@ -25,7 +26,6 @@ from flyball.control.text import describe, one_line
 from flyball.core.codec import decode_body
 from flyball.core.decision import Decision
 from flyball.core.event import AnyEvent, Beat, Event, Start
-from flyball.core.name import IN_WORDS, is_name
 from flyball.core.policy import AnyPolicy
 from flyball.errors import FlyballError
 from flyball.governor import Governor
@@ -34,7 +34,7 @@ from flyball.runtimes.agent.block import WatchedBlock
 from flyball.runtimes.agent.ending import Causes
 from flyball.runtimes.agent.inline import Function, InlineHands
 from flyball.runtimes.agent.iteration import repeated
-from flyball.runtimes.agent.options import agent_unit, check_function
+from flyball.runtimes.agent.options import GRACE, agent_unit, check_function
 from flyball.runtimes.agent.process import WorkerHands
 from flyball.runtimes.agent.supervisor import Begins, Supervisor
 from flyball.runtimes.agent.wire import Task, packed, refuse_while_loading
@@ -51,8 +51,8 @@ log = logging.getLogger("flyball")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-GRACE: Final = 10.0
-"""Seconds that an agent has to end when it is told to."""
+EXIT_BY_SIGNAL: Final = 128
+"""Added to a signal's number it is the exit code, as shells have it."""
 
 HISTORY_MAX: Final = 1_000
 """Entries of the journal that are looked at, unless more are asked for."""
@@ -244,10 +244,8 @@ class Guard:
             else:
                 work.cancel()
 
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, end)
-        return await work
+        with _signals(lambda: loop.call_soon_threadsafe(end)):
+            return await work
 
     def _agent(self, name: str) -> Agent:
         if name not in self._agents:
@@ -350,6 +348,30 @@ class Guard:
         if not silent and not same:
             log.info("%s %s", name, one_line(describe(event, decision, time.time_ns() // 1000)))
         self._said[name] = codes
+
+
+@contextmanager
+def _signals(end: Callable[[], object]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end in order, and the second of them at once: an agent that hangs in this process cannot be
+    ended in any other way. Not handlers of the loop: whoever blocks it would block them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    told = False
+
+    def handle(number: int, _: FrameType | None) -> None:
+        nonlocal told
+        if told:
+            os._exit(EXIT_BY_SIGNAL + number)
+        told = True
+        end()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _labels(user: str, tree: str) -> dict[str, str]:

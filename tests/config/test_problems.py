@@ -66,7 +66,7 @@ def _problems(text: str, folder: Path) -> list[str]:
         ),
         (
             "graph: {max_rounds: }\n",
-            "f.yaml:1:20: graph.max_rounds is null; allowed: a whole number at least 5 and at most 15",
+            "f.yaml:1:21: graph.max_rounds is null; allowed: a whole number at least 5 and at most 15",
         ),
         (
             "graph: {convergence_threshold: 1}\n",

@@ -51,8 +51,8 @@ class Ending:
 class Life(Protocol):
     """One run that was begun."""
 
-    async def ended(self) -> Ending:
-        """Wait until it is over. May be awaited again after it was cancelled."""
+    def ended(self) -> Awaitable[Ending]:
+        """Wait until it is over. May be asked for again after such a wait was cancelled."""
         ...
 
     async def end(self, grace: Span) -> None:
@@ -88,6 +88,20 @@ async def sleep_until(poked: asyncio.Event, until: Instant) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await poked.wait()
+
+
+async def doze_until(poked: asyncio.Event, until: Instant) -> None:
+    """The same with less to keep in mind, for those who have thousands of waits. When the time is over it pokes by
+    itself, so it is for those only who take back every poke before they ask."""
+    if until >= FOREVER - ASK_EARLY:
+        await poked.wait()
+        return
+    seconds = max(0.0, until / SECOND - time.time())
+    timer = asyncio.get_running_loop().call_later(seconds, poked.set)
+    try:
+        await poked.wait()
+    finally:
+        timer.cancel()
 
 
 @dataclass(slots=True)

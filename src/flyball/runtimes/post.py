@@ -8,7 +8,7 @@ left only where nothing is on its way to the store, so no run is granted that no
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -24,7 +24,7 @@ from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.policies.restart import State as Restarts
 from flyball.runtimes import kept
-from flyball.runtimes.driver import ASK_EARLY, Driver, Ending, Life, Stage, sleep_until
+from flyball.runtimes.driver import ASK_EARLY, Driver, Ending, Life, Stage, doze_until
 from flyball.runtimes.flag import Flag
 from flyball.runtimes.guardian import Guard
 from flyball.runtimes.kept import Record
@@ -113,7 +113,11 @@ class Post:
     _life: Life | None = None
     _process: ProcessLife | None = None
     _adopting: ProcessLife | None = None
-    _driving: "asyncio.Task[Decision] | None" = None
+    _task: "asyncio.Task[None] | None" = None
+    """Which keeps it."""
+    _driving: bool = False
+    """The driver is at work, within that task."""
+    _wanted: bool = True
     _leaving: bool = False
     _cancelled: bool = False
     kills: bool = False
@@ -123,7 +127,7 @@ class Post:
     _ordered: asyncio.Event = field(default_factory=Flag)
     _answered: asyncio.Event | None = None
     """Set by the next answer of the governor, while somebody waits for it."""
-    _tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
+    _tasks: "tuple[asyncio.Task[None], ...]" = ()
 
     def __post_init__(self) -> None:
         self.driver = Driver(
@@ -135,7 +139,7 @@ class Post:
             labels=self.unit.labels,
             grace=self.unit.grace,
             listener=self._heard,
-            troubled=lambda error: self.others.troubled(self, error),
+            troubled=self._troubled,
             sleep=self._sleep,
         )
         self.up = self.others.up(self.unit.name)
@@ -171,7 +175,8 @@ class Post:
     # Driving.
 
     async def keep(self) -> None:
-        """Drive the unit until this is cancelled. Whatever runs then is ended in order."""
+        """Drive the unit until it is told to quit. Whatever runs then is ended in order."""
+        self._task = asyncio.current_task()
         try:
             if self.again is None:
                 self.again = await asyncio.to_thread(self._is_again)
@@ -181,17 +186,20 @@ class Post:
                     await self._others_up()
                     if self._fresh:
                         self._fresh = self.driver.again = False
-                self._cancelled = False
-                self._driving = asyncio.ensure_future(self.driver.drive())
-                await asyncio.wait((self._driving,))
-                self._leaving = False
-                if not await self._failed(self._driving) and not self._fresh:
+                error: BaseException | None = None
+                self._driving, self._cancelled = True, False
+                try:
+                    await self.driver.drive()
+                except (Exception, asyncio.CancelledError) as raised:
+                    error = raised
+                self._driving = self._leaving = False
+                self._heed_cancel(error)
+                if not self._wanted:
+                    break
+                if not await self._failed(error) and not self._fresh:
                     await self._ordered.wait()
                 self._ordered.clear()
         finally:
-            self._leave()
-            if self._driving is not None:
-                await asyncio.gather(self._driving, return_exceptions=True)
             if self._adopting is not None:
                 await self._adopting.end(self.unit.grace)
             self.hands.close()
@@ -201,10 +209,25 @@ class Post:
         for name in (*self.unit.after, *waits_for):
             await self.others.up(name).wait()
 
-    async def _failed(self, driving: "asyncio.Task[Decision]") -> bool:
+    def quit(self) -> None:
+        """Have `keep` end. What it drives is ended in order first."""
+        self._wanted = False
+        if self._driving:
+            self._leave()
+        elif self._task is not None:
+            self._task.cancel()
+
+    def _heed_cancel(self, error: BaseException | None) -> None:
+        """What was cancelled to have the drive end is the drive, and not the task that keeps the unit. What somebody
+        else cancelled is both."""
+        if self._task is not None and self._cancelled:
+            self._task.uncancel()
+        if self._task is not None and self._task.cancelling():
+            raise error or asyncio.CancelledError
+
+    async def _failed(self, error: BaseException | None) -> bool:
         """Whether the driver itself failed: then nobody looked after the run, so it is ended and counted as lost."""
-        error = None if driving.cancelled() else driving.exception()
-        if error is None or isinstance(error, _Left):
+        if error is None or isinstance(error, _Left | asyncio.CancelledError):
             return False
         text = str(error) if isinstance(error, FlyballError) else repr(error)
         trace = None if isinstance(error, FlyballError) else error
@@ -232,7 +255,7 @@ class Post:
     def _leave(self) -> None:
         """Have the drive end, and what runs with it. Where an answer of the governor is on its way, that comes first:
         then the drive ends at its next wait, or instead of its next run."""
-        if self._driving is None or self._driving.done():
+        if not self._driving:
             self._leaving = self.is_adopting
             return
         self._leaving = True
@@ -242,9 +265,9 @@ class Post:
 
     def _cancel(self) -> None:
         """Cancel the drive, which then ends its run. Once: a second time would take it away from that."""
-        if self._driving is not None and not self._cancelled:
+        if self._task is not None and self._driving and not self._cancelled:
             self._cancelled = True
-            self._driving.cancel()
+            self._task.cancel()
 
     # Orders.
 
@@ -270,7 +293,7 @@ class Post:
 
     def _asks_soon(self, verb: str) -> bool:
         """Whether that order makes it ask the governor at once."""
-        if self._driving is not None and not self._driving.done():
+        if self._driving:
             return True
         starts = verb in ("start", "resume", "reset", "restart")
         return starts and all(self.others.up(name).is_set() for name in self.unit.after)
@@ -290,8 +313,7 @@ class Post:
 
     def _soon(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks = (*(other for other in self._tasks if not other.done()), task)
 
     # What the driver is given.
 
@@ -340,6 +362,9 @@ class Post:
             self._answered.set()
         self.others.heard(self, event, decision)
 
+    def _troubled(self, error: FlyballError | None) -> None:
+        self.others.troubled(self, error)
+
     def _came_up(self) -> None:
         self.up.set()
         self.others.came_up(self)
@@ -354,15 +379,15 @@ class Post:
                 self.guard.forget(self._process.pid)
         self._life = None
 
-    async def _sleep(self, poked: asyncio.Event, until: Instant) -> None:
-        if self._life is not None:
-            await sleep_until(poked, until)
-            return
+    def _sleep(self, poked: asyncio.Event, until: Instant) -> Awaitable[None]:
+        return doze_until(poked, until) if self._life is not None else self._sleep_between_runs(poked, until)
+
+    async def _sleep_between_runs(self, poked: asyncio.Event, until: Instant) -> None:
         if self._leaving:
             raise _Left
         self.pace.waiting += 1
         try:
-            await sleep_until(poked, self.pace.later(self.unit.name, self.governor.clock.now(), until))
+            await doze_until(poked, self.pace.later(self.unit.name, self.governor.clock.now(), until))
         finally:
             self.pace.waiting -= 1
         if self._leaving:
@@ -384,11 +409,13 @@ def is_again(restarts: bytes | None) -> bool:
 class _Posted:
     """A life that knows whether it was ordered to be killed."""
 
+    __slots__ = ("_life", "_post")
+
     def __init__(self, post: Post, life: Life) -> None:
         self._post, self._life = post, life
 
-    async def ended(self) -> Ending:
-        return await self._life.ended()
+    def ended(self) -> Awaitable[Ending]:
+        return self._life.ended()
 
     async def end(self, grace: Span) -> None:
         await self._life.end(0 if self._post.kills else grace)

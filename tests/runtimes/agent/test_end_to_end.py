@@ -157,6 +157,23 @@ def test_ctrl_c_ends_in_order(program: Program) -> None:
     assert program.status("worker")["last_exit"]["cause"] == "stopped"  # type: ignore[index]  # it is JSON
 
 
+def test_second_ctrl_c_ends_what_hangs(program: Program) -> None:
+    """An agent that blocks the loop for ever keeps nobody from ending the program: Ctrl-C twice, or SIGTERM twice."""
+    process = program.start("""
+    @guard.agent("worker")
+    async def worker(ctx):
+        pathlib.Path("up").write_text("")
+        while True:
+            pass
+    """)
+    program.wait_for("up")
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(WAIT_MAX) == 128 + signal.SIGINT
+
+
 def test_two_programs_run_an_agent_once(program: Program) -> None:
     """The same agent in two programs runs once; when the first is killed, the second takes over."""
     body = """

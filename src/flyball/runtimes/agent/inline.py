@@ -92,7 +92,7 @@ class InlineLife:
             result: object = None
             error: BaseException | None = None
             try:
-                result = here.run(function, self.context)
+                result = here.run(_call, function, self.context)
             except SystemExit as left:
                 error = _as_error(left)
             except BaseException as raised:  # noqa: BLE001 - it is how the run ended
@@ -196,6 +196,15 @@ async def _contained(work: Awaitable[Any]) -> Any:
     if error is not None:
         raise error
     return None
+
+
+def _call(function: Callable[[Context], object], context: Context) -> object:
+    """A plain function. One that only makes a coroutine has done nothing yet, and must not count as done."""
+    result = function(context)
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError(f"{function!r} returned a coroutine, which nobody awaits: define the agent with `async def`")
+    return result
 
 
 def _as_error(left: SystemExit) -> Exception | None:

@@ -14,6 +14,9 @@ from flyball.core.name import IN_WORDS, is_name
 from flyball.core.time import span
 from flyball.errors import FlyballError
 
+GRACE: Final = 10.0
+"""Seconds that an agent has to end when it is told to."""
+
 SECONDS_MAX: Final = 10**9
 """Thirty years. What is longer is a slip; what is to last for ever is left out."""
 
@@ -27,7 +30,7 @@ def agent_unit(
     restart: str,
     deadline: float | None,
     idle: float | None = None,
-    grace: float | None = None,
+    grace: float = GRACE,
     budget_by: str,
     labels: Mapping[str, str] | None,
     user: str,
@@ -48,11 +51,8 @@ def agent_unit(
             text = f"{name}: causes has {kind!r}: {cause!r}"
             raise FlyballError(text, remedy="It maps exceptions to causes: `{InsufficientQuota: Cause.STARVED}`.")
     all_labels = {"tree": tree or name, **({"user": user} if user else {}), **(labels or {})}
-    for label in all_labels.items():
-        if not all(isinstance(part, str) for part in label):
-            raise FlyballError(
-                f"{name}: the label {label!r} is no text", remedy="Names and values of labels are texts."
-            )
+    if not all(isinstance(part, str) for label in all_labels.items() for part in label):
+        raise FlyballError(f"{name}: its labels are {all_labels}", remedy="Names and values of labels are texts.")
     return Unit(
         name=name,
         command=(),
@@ -61,7 +61,7 @@ def agent_unit(
         restart=RestartWhen(restart),
         deadline=span(deadline or 0),
         idle=span(idle or 0),
-        **({"grace": span(grace)} if grace is not None else {}),
+        grace=span(grace),
     )
 
 
@@ -82,10 +82,10 @@ def check_function(name: str, function: object) -> None:
 
 
 def _check_seconds(name: str, option: str, given: object, least: Literal["above", "from"]) -> None:
-    if given is None:
+    if given is None and option != "grace":
         return
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    if not is_number or not 0 <= given <= SECONDS_MAX or (least == "above" and not given):
+    seconds = given if isinstance(given, int | float) and not isinstance(given, bool) else -1
+    if not 0 <= seconds <= SECONDS_MAX or (least == "above" and not seconds):
         remedy = f"Give seconds {least} 0 up to {SECONDS_MAX}, or leave it out."
         raise FlyballError(f"{name}: {option} is {given!r}", remedy=remedy)
 

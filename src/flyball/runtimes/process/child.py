@@ -10,13 +10,13 @@ import contextlib
 import logging
 import signal as signals
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from flyball.config.units import Unit
 from flyball.core.time import SECOND, Span
 from flyball.runtimes import holder
 from flyball.runtimes.driver import Ending
-from flyball.runtimes.flag import Flag
 from flyball.runtimes.process import failure, kernel, tree
 from flyball.runtimes.process.household import HOUSEHOLD
 from flyball.runtimes.process.kernel import UNKNOWN, Kernel
@@ -41,6 +41,7 @@ class ProcessLife:
 
     __slots__ = (
         "_adopted",
+        "_awaited",
         "_complaint",
         "_ending",
         "_kill_at",
@@ -49,7 +50,6 @@ class ProcessLife:
         "_means",
         "_news",
         "_output",
-        "_over",
         "_started",
         "_status",
         "_task",
@@ -68,7 +68,8 @@ class ProcessLife:
         self._started = 0
         self._adopted = False
         self._watch: Watch | None = None
-        self._over = Flag()
+        self._awaited: tuple[asyncio.Future[Ending], ...] = ()
+        """Whoever waits for its end."""
         self._ending: Ending | None = None
         self._status: kernel.Status | None = None
         self._told = False
@@ -79,7 +80,7 @@ class ProcessLife:
         """Wakes that task: the process has ended, or the time to kill it came nearer."""
         self._kill_at = 0.0
         self._complaint: asyncio.TimerHandle | None = None
-        self._kin: set[Kin] = set()
+        self._kin: AbstractSet[Kin] = frozenset()
         """Processes of the run that were seen outside its group."""
 
     @classmethod
@@ -87,7 +88,6 @@ class ProcessLife:
         """A run that ended before it began."""
         life = cls(unit, run, 0, None, means)
         life._ending = ending
-        life._over.set()
         return life
 
     def watch(self) -> None:
@@ -159,11 +159,14 @@ class ProcessLife:
 
     # Life.
 
-    async def ended(self) -> Ending:
-        """Wait until it is over."""
-        await self._over.wait()
-        assert self._ending is not None  # noqa: S101 - set before `_over` is
-        return self._ending
+    def ended(self) -> "asyncio.Future[Ending]":
+        """Done when it is over. Not a coroutine, because that would need a task for each life."""
+        over: asyncio.Future[Ending] = self._loop.create_future()
+        if self._ending is not None:
+            over.set_result(self._ending)
+        else:
+            self._awaited = (*(other for other in self._awaited if not other.done()), over)
+        return over
 
     async def end(self, grace: Span) -> None:
         """Make it end: the stop signal to all of it, the grace, then by force. A second call may shorten the grace."""
@@ -175,7 +178,7 @@ class ProcessLife:
             self._kill_at = kill_at
             if self._news is not None:
                 self._news.set()
-        await self._over.wait()
+        await self.ended()
 
     def _exited(self) -> None:
         """Its own process has ended: the usual case is that nothing of it is left."""
@@ -214,7 +217,10 @@ class ProcessLife:
         else:
             last = "" if status.code == 0 else tail()
             self._ending = failure.ending_of(name, status, last, pid=self.pid, secrets=secrets)
-        self._over.set()
+        awaited, self._awaited = self._awaited, ()
+        for over in awaited:
+            if not over.done():
+                over.set_result(self._ending)
 
     # Ending.
 
@@ -223,13 +229,13 @@ class ProcessLife:
         self._news = asyncio.Event()
         if self._status is None:
             self._told = True
-            self._kin.update(tree.walk(self.pid, self._means))
+            self._kin = {*self._kin, *tree.walk(self.pid, self._means)}
             self._send(self._unit.stop_signal)
             self._send(signals.SIGCONT)  # what is stopped hears nothing
             while self._status is None and self._loop.time() < self._kill_at:
                 await self._wait_news(self._kill_at)
             if self._status is None:
-                self._kin.update(tree.walk(self.pid, self._means))
+                self._kin = {*self._kin, *tree.walk(self.pid, self._means)}
                 self._kill()
             while self._status is None:
                 await self._wait_news(None)
