@@ -181,7 +181,7 @@ class Post:
             if self.again is None:
                 self.again = await asyncio.to_thread(self._is_again)
             self.driver.again = self.again
-            while True:
+            while self._wanted:
                 if self._adopting is None:
                     await self._others_up()
                     if self._fresh:
@@ -190,7 +190,7 @@ class Post:
                 self._driving, self._cancelled = True, False
                 try:
                     await self.driver.drive()
-                except (Exception, asyncio.CancelledError) as raised:
+                except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - judged below, after the rest
                     error = raised
                 self._driving = self._leaving = False
                 self._heed_cancel(error)

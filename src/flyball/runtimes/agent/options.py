@@ -6,7 +6,7 @@ run, must not be started six times to find that out.
 
 import inspect
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from flyball.config.units import RestartWhen, Unit
 from flyball.core.event import Cause
@@ -35,7 +35,7 @@ def agent_unit(
     labels: Mapping[str, str] | None,
     user: str,
     tree: str,
-    causes: Mapping[type[BaseException], Cause] | None,
+    causes: Mapping[Any, Any] | None,
 ) -> Unit:
     """The unit that an agent with these options is. FlyballError says which of them is wrong."""
     if not isinstance(name, str) or not is_name(name):

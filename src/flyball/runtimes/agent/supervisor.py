@@ -8,7 +8,8 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -97,6 +98,10 @@ class Supervisor:
 
     async def supervise(self) -> dict[str, Decision]:
         """Start the agents, and look after them until all are over. If this is cancelled they are ended in order."""
+        with _here.all_of(self.file or id(self.governor.store), self.hands):
+            return await self._supervise()
+
+    async def _supervise(self) -> dict[str, Decision]:
         await asyncio.to_thread(self._prepare)
         self._seats = {name: _Seat(self, hands) for name, hands in self.hands.items()}
         with contextlib.ExitStack() as stack:
@@ -194,6 +199,36 @@ class Supervisor:
             decision = answer.result()
             if revise.unit in before:
                 self.listener(revise.unit, revise, decision)
+
+
+class _Here:
+    """What is supervised in this process, by whatever guard. A run that this process holds and nobody in it looks after
+    is lost; one that somebody looks after is not, and must not be started twice."""
+
+    def __init__(self) -> None:
+        self._held: set[tuple[object, str]] = set()
+        self._mutex = threading.Lock()
+
+    @contextlib.contextmanager
+    def all_of(self, store: object, names: Iterable[str]) -> Iterator[None]:
+        """Nobody else here supervises these of that store meanwhile. FlyballError if somebody does."""
+        wanted = {(store, name) for name in names}
+        with self._mutex:
+            taken = sorted(name for _, name in self._held & wanted)
+            if taken:
+                raise FlyballError(
+                    f"another guard of this process supervises {', '.join(taken)} already",
+                    remedy="Use one guard, or run each agent once.",
+                )
+            self._held |= wanted
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._held -= wanted
+
+
+_here = _Here()
 
 
 class _Seat:

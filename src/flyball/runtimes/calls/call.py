@@ -125,7 +125,12 @@ class Call:
     def failing(self, leave: Leave, error: BaseException, number: int = 1) -> Talk[float | None]:
         """The attempt ended with an error. Seconds after which to make another; None: there is none."""
         leave.cut = isinstance(error, Refused) or not isinstance(error, Exception)
-        leave.error = not leave.cut and picks(self._failures, error)
+        try:
+            leave.error = not leave.cut and picks(self._failures, error)
+        except BaseException:  # what was to judge it failed: the attempt was made all the same, and did not go well
+            leave.error = True
+            self.left_early(leave)
+            raise
         if not leave.single and not leave.error:
             leave.account.done.append(leave)
             decision = LOOK_AGAIN
