@@ -5,6 +5,7 @@ sees, not what a supervisor says of itself. Each comparison is made in one run; 
 """
 
 import argparse
+import compileall
 import contextlib
 import json
 import os
@@ -19,6 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import flyball
 from bench.measure import Row, seconds
 from bench.peers import (
     PEERS,
@@ -91,6 +93,8 @@ class Bench:
     def __init__(self, folder: Path, peers: Sequence[type[Supervisor]] = ()) -> None:
         self.folder, self.peers = folder, peers
         self.program = compiled(folder)
+        # An installed package has its bytecode, as those of the peers have; without it each start compiles it anew.
+        compileall.compile_dir(Path(flyball.__file__).parent, quiet=2)
         self.settle = 2.0
         """Seconds after which what a supervisor put off is done."""
         self._number = 0

@@ -20,6 +20,7 @@ from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.policies.revision import State as Revisions
 from flyball.runtimes import kept
+from flyball.runtimes.bridge import bring, submit
 from flyball.runtimes.flag import Flag
 from flyball.runtimes.guardian import Guard
 from flyball.runtimes.holder import is_gone, me
@@ -98,7 +99,7 @@ class Fleet:
         """Return when what was started until now has asked, and was answered."""
         await asyncio.sleep(0)
         with contextlib.suppress(FlyballError):  # each of them notices by itself that the store fails
-            await asyncio.wrap_future(self.governor.store.transact_soon((), lambda _: None, sync=False))
+            await bring(self.governor.store.transact_soon((), lambda _: None, sync=False))
 
     def _end_strays(self, spared: AbstractSet[tuple[str, str]]) -> None:
         """End what still runs of a supervisor that was killed together with its guardian."""
@@ -123,7 +124,7 @@ class Fleet:
             lost.add(record.holder)
             kept.forget(self._kept, record.unit)
         # All at once and after all are watched: few commits, and none of them takes time from the watching.
-        await asyncio.gather(*[asyncio.wrap_future(self.governor.submit_soon(beat)) for beat in beats])
+        await asyncio.gather(*[submit(self.governor, beat) for beat in beats])
         return lost
 
     async def _end_stranger(self, record: Record) -> None:
@@ -134,12 +135,12 @@ class Fleet:
             log.info("%s is in the settings no more: ended", record.unit)
             await life.end(unit.grace)
             exited = Exited(unit=record.unit, run=record.run, cause=Cause.STOPPED, error="removed")
-            await asyncio.wrap_future(self.governor.submit_soon(exited))
+            await submit(self.governor, exited)
 
     async def _revise(self, units: Iterable[Unit]) -> set[str]:
         """Tell the governor of definitions that changed: that may clear failures. The units that did."""
         known = await asyncio.to_thread(self.governor.store.states, "revision")
-        asked = []
+        asked: list[Revise] = []
         changed = set()
         for unit in units:
             data = known.get(Key("revision", "unit", unit.name))
@@ -147,12 +148,11 @@ class Fleet:
                 continue
             if data is not None:
                 changed.add(unit.name)
-            revise = Revise(unit=unit.name, labels=unit.labels, revision=unit.revision)
-            asked.append((unit.name, revise, self.governor.submit_soon(revise)))
-        for name, revise, answer in asked:
-            decision = await asyncio.wrap_future(answer)
-            if name in changed:
-                self._say(name, revise, decision)
+            asked.append(Revise(unit=unit.name, labels=unit.labels, revision=unit.revision))
+        answers = await asyncio.gather(*[submit(self.governor, revise) for revise in asked])
+        for revise, decision in zip(asked, answers, strict=True):
+            if revise.unit in changed:
+                self._say(revise.unit, revise, decision)
         return changed
 
     def _put(self, unit: Unit) -> Post:

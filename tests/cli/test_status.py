@@ -65,7 +65,7 @@ def test_the_shape_for_scripts(states: Path, capsys: pytest.CaptureFixture[str])
         made.start("v")
     assert main(["status", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert set(said) == {"fleet", "units"}
+    assert set(said) == {"fleet", "trouble", "units"}
     fleet = {"state", "held", "reasons", "breaker", "breakers", "storm", "units", "running", "counts", "orders", "at"}
     assert set(said["fleet"]) == fleet
     unit = {"name", "state", "held", "running", "since", "until", "reasons", "restarts", "failures_in_a_row"}

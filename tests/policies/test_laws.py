@@ -189,7 +189,7 @@ class Sound:
         return state
 
     def decide(self, state: Count, now: Instant) -> Decision:
-        return hold(REASON) if state.count >= 3 else PROCEED
+        return hold(REASON) if state.count >= 2 else PROCEED
 
 
 class ReadsTheClock(Sound):
@@ -216,12 +216,12 @@ class Grows(Sound):
 
 class SaysNoReason(Sound):
     def decide(self, state: Count, now: Instant) -> Decision:
-        return Decision(Verb.HOLD) if state.count >= 3 else PROCEED
+        return Decision(Verb.HOLD) if state.count >= 2 else PROCEED
 
 
 class SaysNoRemedy(Sound):
     def decide(self, state: Count, now: Instant) -> Decision:
-        return hold(Reason("broken", "code", "text")) if state.count >= 3 else PROCEED
+        return hold(Reason("broken", "code", "text")) if state.count >= 2 else PROCEED
 
 
 class WaitsForThePast(Sound):
@@ -236,7 +236,7 @@ class TimeLeavesIt(Sound):
         return Count() if isinstance(event, Released) and event.frees(self.name, self.by) else state
 
     def decide(self, state: Count, now: Instant) -> Decision:
-        return hold(REASON) if state.count >= 3 and now < state.at + DAY else PROCEED
+        return hold(REASON) if state.count >= 2 and now < state.at + DAY else PROCEED
 
 
 class SuccessLeavesIt(Sound):

@@ -3,6 +3,7 @@
 Everything is read from the table in `settings`; nothing is listed a second time.
 """
 
+import functools
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from types import NoneType
@@ -38,6 +39,12 @@ def keys_of(section: type[BaseModel]) -> Iterator[Key]:
         yield Key(name, tuple(sorted(also)), _section_of(field), by_name)
 
 
+@functools.cache
+def _known(section: type[BaseModel]) -> Mapping[str, Key]:
+    """The keys of a section by all their names. Of a thousand units each has the same."""
+    return {name: key for key in keys_of(section) for name in (key.name, *key.also)}
+
+
 def _section_of(field: FieldInfo) -> type[BaseModel] | None:
     for kind in (field.annotation, *get_args(field.annotation)):
         if isinstance(kind, type) and kind is not NoneType and issubclass(kind, BaseModel):
@@ -65,7 +72,7 @@ def canonical(given: Given, problems: list[str], section: type[BaseModel] = Sett
         return given._replace(value={})
     if not isinstance(given.value, dict):
         return given
-    known = {name: key for key in keys_of(section) for name in (key.name, *key.also)}
+    known = _known(section)
     renamed: dict[str, Given] = {}
     for name, value in given.value.items():
         key = known.get(name)
@@ -94,9 +101,7 @@ def spelled(path: list[str]) -> tuple[str, ...]:
             names.append(word)
             chosen = False
             continue
-        known = (
-            {} if section is None else {name.lower(): key for key in keys_of(section) for name in (key.name, *key.also)}
-        )
+        known = {} if section is None else {name.lower(): key for name, key in _known(section).items()}
         key = known.get(word)
         names.append(key.name if key else word)
         section, chosen = (key.section, key.by_name) if key else (None, False)
@@ -105,7 +110,7 @@ def spelled(path: list[str]) -> tuple[str, ...]:
 
 def meant(name: str, section: type[BaseModel]) -> list[str]:
     """What somebody who wrote that name here may have meant: one like it, or the same one in another section."""
-    here: Mapping[str, Key] = {other: key for key in keys_of(section) for other in (key.name, *key.also)}
+    here = _known(section)
     near = get_close_matches(name.lower(), here, n=SUGGESTIONS_MAX)
     if near:
         return list(dict.fromkeys(here[other].name for other in near))

@@ -3,13 +3,12 @@
 The settings' `units:` section and the options of `flyball run` both become this.
 """
 
-import dataclasses
 import hashlib
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -105,8 +104,7 @@ class Unit:
     @property
     def revision(self) -> str:
         """A hash of the definition: when it changes, the unit's failures are cleared."""
-        fields = {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
-        return hashlib.blake2b(msgspec.json.encode(fields, order="sorted"), digest_size=8).hexdigest()
+        return hashlib.blake2b(msgspec.json.encode(self, order="sorted"), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,3 @@ class Group:
     name: str
     strategy: Strategy
     units: tuple[str, ...]
-
-
-def _plain(value: Any) -> Any:
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value

@@ -20,6 +20,7 @@ from flyball.core.decision import PROCEED, Decision, Reason, stop
 from flyball.core.event import NOTHING, Amounts, Event, Step, Stepped, Work
 from flyball.core.policy import AnyPolicy, State
 from flyball.core.time import SECOND, Instant, Span, later
+from flyball.errors import FlyballError
 from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.policies import Budget, Exclusive, Limit
 from flyball.runtimes import bridge
@@ -131,10 +132,15 @@ class RunSteps:
         try:
             event, rows = next(talk)
             while True:
-                event, rows = talk.send(self._governor.submit(event, rows))
+                try:
+                    answer = self._governor.submit(event, rows)
+                except FlyballError as error:
+                    event, rows = talk.throw(error)
+                else:
+                    event, rows = talk.send(answer)
         except StopIteration as end:
-            answer: Decision = end.value
-            return answer
+            last: Decision = end.value
+            return last
 
     # For coroutines.
 
@@ -189,10 +195,15 @@ class RunSteps:
         try:
             event, rows = next(talk)
             while True:
-                event, rows = talk.send(await bridge.submit(self._governor, event, rows))
+                try:
+                    answer = await bridge.submit(self._governor, event, rows)
+                except FlyballError as error:
+                    event, rows = talk.throw(error)
+                else:
+                    event, rows = talk.send(answer)
         except StopIteration as end:
-            answer: Decision = end.value
-            return answer
+            last: Decision = end.value
+            return last
 
     # What is the same for both.
 
@@ -289,11 +300,10 @@ class RunSteps:
         if decision is None or not self._left:
             return (yield from self._reporting(rows))
         with self._mutex:
-            done = self._taken()
-            made = sum(not work.refused for work in done) - self._single_done
-            allowed = self._with_singles(made)
+            done, singles = self._taken()
+            made = sum(not work.refused for _, work in done) - singles
             self._open -= made
-        return (yield self._stepped(done, allowed), rows)
+        return (yield from self._saying(done, singles, made, {}, rows))
 
     def _reporting(self, rows: Rows) -> Talk:
         """Report what was made, and give back the rest."""
@@ -302,25 +312,36 @@ class RunSteps:
             returned = {meter: amount for meter, amount in self._room.items() if amount}
             if not allowed and not self._done and not rows and not returned:
                 return PROCEED
-            done = self._taken()
-            allowed = self._with_singles(allowed)
+            done, singles = self._taken()
             # What is being made now is of this allowance still, and is reported when it is made.
             self._open = self._out
             self._left = 0
             self._room, self._own = {}, []
-        return (yield self._stepped(done, allowed, returned), rows)
+        return (yield from self._saying(done, singles, allowed, returned, rows))
 
-    def _with_singles(self, allowed: int) -> int:
-        """How many steps a report is about: with those of an allowance, also those that were granted one by one."""
+    def _taken(self) -> tuple[list[tuple[Instant, Work]], int]:
+        """What was made since the last report; and how many of it were granted one by one."""
+        done, self._done = self._done, []
         singles, self._single_done = self._single_done, 0
-        return allowed + singles if allowed else 0
+        return done, singles
 
-    def _taken(self) -> tuple[Work, ...]:
-        """What was made since the last report, each with how long ago that was."""
+    def _saying(
+        self, done: list[tuple[Instant, Work]], singles: int, allowed: int, returned: dict[str, int], rows: Rows
+    ) -> Talk:
+        """Say what was made and what is given back. If it cannot be written down, it is said with the next report."""
         now = self._now()
-        done = tuple(msgspec.structs.replace(work, ago=now - at) if at < now else work for at, work in self._done)
-        self._done = []
-        return done
+        aged = tuple(msgspec.structs.replace(work, ago=now - at) if at < now else work for at, work in done)
+        try:
+            # A report that is about an allowance counts also those that were granted one by one.
+            return (yield self._stepped(aged, allowed + singles if allowed else 0, returned), rows)
+        except FlyballError:
+            with self._mutex:
+                self._done[:0] = done
+                self._single_done += singles
+                self._open += allowed
+                for meter, amount in returned.items():
+                    self._room[meter] = self._room.get(meter, 0) + amount
+            raise
 
     def _stepped(self, done: tuple[Work, ...], allowed: int, returned: Amounts = NOTHING) -> Stepped:
         return Stepped(

@@ -8,22 +8,30 @@ import asyncio
 from collections import deque
 from concurrent.futures import Future
 from functools import partial
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from flyball.core.decision import Decision
 from flyball.core.event import Event
 from flyball.governor import NO_ROWS, Governor, Rows
 
+T = TypeVar("T")
+
 
 def submit(governor: Governor, event: Event, rows: Rows = NO_ROWS) -> "asyncio.Future[Decision]":
     """Put an event to the governor, from within a loop. If nobody waits for the answer any more, it counts all the
     same."""
+    return bring(governor.submit_soon(event, rows))
+
+
+def bring(said: "Future[T]") -> "asyncio.Future[T]":
+    """What the store's thread will say, for the loop that this is called in."""
     loop = asyncio.get_running_loop()
     bridge = _bridges.get(loop)
     if bridge is None:
         bridge = _bridges[loop] = _Bridge(loop)
-    answer: asyncio.Future[Decision] = loop.create_future()
-    governor.submit_soon(event, rows).add_done_callback(partial(bridge.arrived, answer))
+    answer: asyncio.Future[T] = loop.create_future()
+    said.add_done_callback(partial(bridge.arrived, answer))
     return answer
 
 
@@ -32,10 +40,10 @@ class _Bridge:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._wake = loop.call_soon_threadsafe
-        self._arrived: deque[tuple[asyncio.Future[Decision], Future[Decision]]] = deque()
+        self._arrived: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
         self._woken = False
 
-    def arrived(self, answer: "asyncio.Future[Decision]", said: "Future[Decision]") -> None:
+    def arrived(self, answer: "asyncio.Future[Any]", said: "Future[Any]") -> None:
         """In the store's thread: an answer is there."""
         self._arrived.append((answer, said))
         if not self._woken:

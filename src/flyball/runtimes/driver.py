@@ -22,6 +22,7 @@ from flyball.core.event import Beat, Cause, Event, Exited, Start
 from flyball.core.time import FOREVER, SECOND, Instant, Span
 from flyball.errors import StoreError
 from flyball.governor import Governor
+from flyball.runtimes.bridge import bring, submit
 from flyball.runtimes.flag import Flag
 
 ASK_EARLY: Span = 1 * SECOND
@@ -211,7 +212,7 @@ class Driver:
         while not (await asyncio.wait((ending,), timeout=LEASE_EVERY))[0]:
             beat = Beat(unit=self.unit, run=self.run_id, labels=self.labels, silent=True)
             with contextlib.suppress(StoreError):
-                await asyncio.wrap_future(self.governor.submit_soon(beat))
+                await submit(self.governor, beat)
         await ending
 
     async def _exit_and_ask(self, exited: Exited) -> tuple[Decision, Decision | None]:
@@ -230,7 +231,7 @@ class Driver:
             answer, leave = await self._insist(ask)
         except asyncio.CancelledError:
             self._gives_up = True
-            _, leave = await asyncio.wrap_future(asked or ask())
+            _, leave = await bring(asked or ask())
             if leave is not None and leave.proceeds:
                 self.run_id = start.run
                 await self._submit(self._exited(Ending(Cause.STOPPED, error="not begun"), PROCEED, stopped=True))
@@ -275,7 +276,7 @@ class Driver:
         beat = Beat(unit=self.unit, run=self.run_id, labels=self.labels, silent=True)
         self._poked.clear()
         try:
-            decision = await asyncio.wrap_future(self.governor.submit_soon(beat))
+            decision = await submit(self.governor, beat)
         except StoreError as error:
             if not error.passes:
                 raise
@@ -299,7 +300,7 @@ class Driver:
             # Cleared before asking, not before waiting: an order that comes while the answer is on its way is not lost.
             self._poked.clear()
             try:
-                answer = await asyncio.wrap_future(ask())
+                answer = await bring(ask())
             except StoreError as error:
                 if self._gives_up or not error.passes:
                     raise

@@ -193,8 +193,7 @@ class Post:
                 except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - judged below, after the rest
                     error = raised
                 self._driving = self._leaving = False
-                self._heed_cancel(error)
-                if not self._wanted:
+                if not self._goes_on(error):
                     break
                 if not await self._failed(error) and not self._fresh:
                     await self._ordered.wait()
@@ -217,13 +216,14 @@ class Post:
         elif self._task is not None:
             self._task.cancel()
 
-    def _heed_cancel(self, error: BaseException | None) -> None:
-        """What was cancelled to have the drive end is the drive, and not the task that keeps the unit. What somebody
-        else cancelled is both."""
+    def _goes_on(self, error: BaseException | None) -> bool:
+        """Whether the unit is kept after this drive. What was cancelled to have the drive end is the drive, and not the
+        task that keeps the unit; what somebody else cancelled is both."""
         if self._task is not None and self._cancelled:
             self._task.uncancel()
         if self._task is not None and self._task.cancelling():
             raise error or asyncio.CancelledError
+        return self._wanted
 
     async def _failed(self, error: BaseException | None) -> bool:
         """Whether the driver itself failed: then nobody looked after the run, so it is ended and counted as lost."""

@@ -89,6 +89,8 @@ class WatchedLife:
 class WatchedHands:
     """Begins the runs of one unit, and listens to them."""
 
+    __slots__ = ("_governor", "_liveness", "_notify", "_sockets", "on_up", "process", "unit")
+
     def __init__(self, unit: Unit, governor: Governor, *, logs: Path, sockets: Path) -> None:
         self.unit = unit
         self.process = ProcessHands(unit, logs=logs)

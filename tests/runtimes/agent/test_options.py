@@ -20,6 +20,12 @@ async def agent(ctx: Context) -> None:
     """Does nothing."""
 
 
+@pytest.fixture
+def guard() -> Iterator[flyball.Guard]:
+    with flyball.open("program", scratch=True) as opened:
+        yield opened
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [
@@ -44,18 +50,16 @@ async def agent(ctx: Context) -> None:
         ("causes", {"ValueError": Cause.STARVED}),
     ],
 )
-def test_options_that_cannot_be_meant(option: str, value: Any) -> None:
+def test_options_that_cannot_be_meant(guard: flyball.Guard, option: str, value: Any) -> None:
     """A limit with a slip in it is an error that names it, never a limit that is silently not there."""
-    guard = Scene().guard
     with pytest.raises(FlyballError, match="user" if option == "user" else option) as caught:
         guard.agent("a", **{option: value})(agent)
     assert caught.value.remedy
     guard.agent("a")(agent)  # the name is free still
 
 
-def test_options_of_a_block() -> None:
+def test_options_of_a_block(guard: flyball.Guard) -> None:
     """A block is checked like an agent."""
-    guard = Scene().guard
     with pytest.raises(FlyballError, match="deadline is -1"):
         guard.watch("a", deadline=-1)
 
@@ -86,9 +90,8 @@ def takes_two(ctx: Context, more: str) -> None:
         (takes_two, "the context alone"),
     ],
 )
-def test_functions_that_are_no_agents(function: Any, says: str) -> None:
+def test_functions_that_are_no_agents(guard: flyball.Guard, function: Any, says: str) -> None:
     """What would be over at once, having done nothing, or fail each time, is refused before its first run."""
-    guard = Scene().guard
     with pytest.raises(FlyballError, match=says):
         guard.agent("a")(function)
     guard.agent("a")(agent)
@@ -97,7 +100,11 @@ def test_functions_that_are_no_agents(function: Any, says: str) -> None:
 def test_a_coroutine_that_nobody_awaits_is_an_error() -> None:
     """A plain function that only returns a coroutine has done nothing, so it is not done."""
     scene = Scene()
-    scene.guard.agent("a", restart="never")(lambda ctx: agent(ctx))
+
+    @scene.guard.agent("a", restart="never")
+    def only_makes_it(ctx: Context) -> object:
+        return agent(ctx)
+
     scene.run()
     assert scene.causes("a") == ["error"]
 
@@ -118,6 +125,7 @@ def test_names_of_programs(name: Any, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_two_guards_of_one_process_do_not_run_an_agent_twice(tmp_path: Path) -> None:
     """A second guard in the same process takes no run for lost that the first one looks after."""
     begun, may_end = threading.Event(), threading.Event()
+    started: list[str] = []
 
     def define(guard: flyball.Guard, function: Callable[[Context], None]) -> flyball.Guard:
         guard.agent("one")(function)
@@ -127,21 +135,23 @@ def test_two_guards_of_one_process_do_not_run_an_agent_twice(tmp_path: Path) -> 
         begun.set()
         assert may_end.wait(30)
 
-    def never(ctx: Context) -> None:
-        raise AssertionError("it was started twice")
+    def starts(ctx: Context) -> None:
+        started.append(ctx.run)
 
     with flyball.open("program", state_dir=tmp_path) as first, flyball.open("program", state_dir=tmp_path) as second:
         define(first, waits)
-        define(second, never)
+        define(second, starts)
         thread = threading.Thread(target=lambda: asyncio.run(first.supervise()))
         thread.start()
         try:
             assert begun.wait(30)
             with pytest.raises(FlyballError, match="supervises one already"):
                 asyncio.run(second.supervise())
+            assert not started
         finally:
             may_end.set()
             thread.join(30)
         exits = [event.cause for event in first.history("one") if isinstance(event, flyball.Exited)]
         assert exits == [Cause.DONE]
-        assert "one" in asyncio.run(second.supervise())  # it is nobody's now
+        asyncio.run(second.supervise())
+        assert len(started) == 1  # it was nobody's any more

@@ -21,7 +21,7 @@ from flyball.core.decision import PROCEED, Decision, Verb
 from flyball.core.event import Beat, Cause, Event, Exited, Revise, Start
 from flyball.core.policy import Key
 from flyball.core.time import SECOND, Instant, Span, later, seconds
-from flyball.errors import FlyballError
+from flyball.errors import FlyballError, StoreError
 from flyball.governor import Governor
 from flyball.policies.restart import State as Restarts
 from flyball.policies.revision import State as Revisions
@@ -113,7 +113,7 @@ class Supervisor:
             tasks = [asyncio.ensure_future(seat.keep()) for seat in self._seats.values()]
             try:
                 await asyncio.gather(*tasks)
-            except asyncio.CancelledError:
+            except BaseException:  # cancelled, or one cannot be driven any more: nobody is left behind
                 self.end()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 raise
@@ -275,6 +275,8 @@ class _Seat:
                 break
             except FlyballError as error:
                 await self._troubled(error)
+                if isinstance(error, StoreError) and not error.passes:  # closed, or damaged: it does not come back
+                    raise
                 continue
             self.is_over = True
             if supervisor.all_over:
@@ -354,7 +356,7 @@ class _Seat:
     async def _troubled(self, error: FlyballError) -> None:
         """The store failed, so nobody looked after the run: it is ended, and counted as lost."""
         name = self.hands.unit.name
-        log.error("%s: %s; its run is ended, and it is tried again", name, error)
+        log.error("%s: %s; its run is ended", name, error)
         if self.life is not None:
             await self.life.end(self.hands.unit.grace)
             self.life = None
@@ -363,5 +365,6 @@ class _Seat:
             governor = self._supervisor.governor
             await asyncio.to_thread(governor.reap, lambda other: other == holder, unit=name)
         self.driver.again = True
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._supervisor.changed(), TROUBLE_WAIT)
+        if not self._supervisor.leaving:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._supervisor.changed(), TROUBLE_WAIT)

@@ -34,6 +34,8 @@ LOOK_MAX: Final = 0.1
 child. Doubled from the first to the last."""
 COMPLAIN_AFTER: Final = 5.0
 """Seconds after SIGKILL, which takes milliseconds, until somebody is told that it did not help."""
+NOBODY: Final[AbstractSet[Kin]] = frozenset()
+"""One for all: each empty set by itself has room for eight."""
 
 
 class ProcessLife:
@@ -80,7 +82,7 @@ class ProcessLife:
         """Wakes that task: the process has ended, or the time to kill it came nearer."""
         self._kill_at = 0.0
         self._complaint: asyncio.TimerHandle | None = None
-        self._kin: AbstractSet[Kin] = frozenset()
+        self._kin: AbstractSet[Kin] = NOBODY
         """Processes of the run that were seen outside its group."""
 
     @classmethod

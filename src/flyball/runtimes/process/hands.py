@@ -19,6 +19,8 @@ from flyball.runtimes.sink import Sink
 class ProcessHands:
     """Begins the runs of one unit."""
 
+    __slots__ = ("_file", "_means", "extra_env", "life", "on_output", "sinks", "stdin", "terminal", "unit")
+
     def __init__(
         self,
         unit: Unit,

@@ -39,15 +39,20 @@ def log_path(logs: Path, unit: str) -> Path:
 class LogFile:
     """A file of at most so many bytes, and the ones before it: `.log`, `.log.1`, …"""
 
-    __slots__ = ("_descriptor", "_files_max", "_lost", "_size", "_size_max", "path")
+    __slots__ = ("_descriptor", "_files_max", "_lost", "_path", "_size", "_size_max")
 
     def __init__(self, path: Path, size_max: int, files_max: int) -> None:
-        self.path = path
+        self._path = os.fspath(path)  # a quarter of the memory
         self._size_max, self._files_max = size_max, max(1, files_max)
         self._descriptor = -1
         self._size = 0
         self._lost = 0
         """Bytes that could not be written since the last that could."""
+
+    @property
+    def path(self) -> Path:
+        """The newest of them."""
+        return Path(self._path)
 
     def write(self, data: bytes) -> None:
         """Append, and turn over when it is full. Never raises."""
@@ -78,7 +83,7 @@ class LogFile:
     def size(self) -> int:
         """The size of the file, whoever writes it."""
         try:
-            return self.path.stat().st_size
+            return os.stat(self._path).st_size  # noqa: PTH116 - done every other second for each unit that is kept
         except OSError:
             return 0
 
@@ -130,7 +135,7 @@ class LogFile:
         if self._descriptor < 0:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags |= os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-            self._descriptor = os.open(self.path, flags, 0o600)
+            self._descriptor = os.open(self._path, flags, 0o600)
             self._size = os.fstat(self._descriptor).st_size
 
     def _shift(self, first: int = 1) -> None:
