@@ -25,14 +25,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--agents", type=int, nargs="*", default=[1_000, 3_000, 10_000], help="how many at once")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long each is measured")
+    parser.add_argument("--warm-up", type=float, default=30.0, help="seconds before anything is measured")
     parser.add_argument("--memory", action="store_true", help="each step changes the agent's memory")
     given = parser.parse_args()
     logging.disable(logging.INFO)
     for agents in given.agents:
-        print(measure(agents, given.seconds, memory=given.memory))
+        print(measure(agents, given.seconds, given.warm_up, memory=given.memory))
 
 
-def measure(agents: int, length: float, *, memory: bool = False) -> str:
+def measure(agents: int, length: float, warm_up: float, *, memory: bool = False) -> str:
     """So many agents, one step a second each, for that long; what came of it, as one line."""
     settings = Settings.model_validate({"safety": {"max_loop_iterations": 1_000}})
     with (
@@ -40,32 +41,35 @@ def measure(agents: int, length: float, *, memory: bool = False) -> str:
         flyball.open("bench", settings=settings, state_dir=folder) as guard,
     ):
         late: list[float] = []
-        cpu = up = 0.0
+        used = up = 0.0
         begun = asyncio.Event()
         waiting = 0
 
         def define(number: int) -> None:
             @guard.agent(f"agent-{number}")
             async def agent(ctx: flyball.Context) -> None:
-                nonlocal cpu, up, waiting
+                nonlocal used, up, waiting
                 waiting += 1
-                if waiting == agents:  # all are up: from here on it counts
-                    cpu, up = time.process_time(), time.monotonic()
+                if waiting == agents:
+                    up = time.monotonic()
                     begun.set()
                 await begun.wait()
-                # Each has its own moment of the second.
+                # All are up. Each has its own moment of the second, and the first of them begins to count.
                 due = up + number / agents
-                while due < up + length:
+                while due < up + warm_up + length:
                     await asyncio.sleep(max(0.0, due - time.monotonic()))
+                    if not used and due >= up + warm_up:
+                        used = time.process_time()
                     async with ctx.step("work", call=due) as step:
                         if memory:
                             ctx.memory["steps"] = ctx.memory.get("steps", 0) + 1
                         step.result(due)
-                    late.append(time.monotonic() - due)
+                    if due >= up + warm_up:
+                        late.append(time.monotonic() - due)
                     due += 1.0
                 waiting -= 1
-                if waiting == 0:
-                    cpu = time.process_time() - cpu
+                if waiting == agents - 1:
+                    used = time.process_time() - used
 
         for number in range(agents):
             define(number)
@@ -78,7 +82,7 @@ def measure(agents: int, length: float, *, memory: bool = False) -> str:
     return (
         f"{agents:>6} agents: {len(late) / length:>6.0f} steps/s {'held' if slowest <= LATE_MAX else 'not held'} "
         f"(half within {late[len(late) // 2] * 1000:.0f} ms, 99 % within {slowest * 1000:.0f} ms), "
-        f"{cpu / len(late) * 1e6:.0f} us of CPU a step, all up in {up - began:.1f} s, {journal} entries, {peak} MiB"
+        f"{used / len(late) * 1e6:.0f} us of CPU a step, all up in {up - began:.1f} s, {journal} entries, {peak} MiB"
     )
 
 

@@ -32,8 +32,8 @@ from flyball.runtimes.watched import WatchedHands
 log = logging.getLogger(__name__)
 
 STARTED_TOGETHER: Final = 100
-"""Units that ask for their first start at once. More would be answered no sooner, and what each needs for asking stays
-with the process for good: 2 MiB of a thousand."""
+"""Units that ask something at once, such as for their first start. More would be answered no sooner, and what each
+needs for asking stays with the process for good: 2 MiB of a thousand."""
 
 
 class Changes(NamedTuple):
@@ -123,9 +123,17 @@ class Fleet:
                 await self._end_stranger(record)
             lost.add(record.holder)
             kept.forget(self._kept, record.unit)
-        # All at once and after all are watched: few commits, and none of them takes time from the watching.
-        await asyncio.gather(*[submit(self.governor, beat) for beat in beats])
+        # Many at once and after all are watched: few commits, and none of them takes time from the watching.
+        await self._submit(beats)
         return lost
+
+    async def _submit(self, events: Sequence[Event]) -> list[Decision]:
+        """Put them all to the governor; its answers, in their order."""
+        answers: list[Decision] = []
+        for first in range(0, len(events), STARTED_TOGETHER):
+            some = events[first : first + STARTED_TOGETHER]
+            answers += await asyncio.gather(*[submit(self.governor, event) for event in some])
+        return answers
 
     async def _end_stranger(self, record: Record) -> None:
         """It outlived its supervisor, and nobody wants it any more."""
@@ -149,8 +157,7 @@ class Fleet:
             if data is not None:
                 changed.add(unit.name)
             asked.append(Revise(unit=unit.name, labels=unit.labels, revision=unit.revision))
-        answers = await asyncio.gather(*[submit(self.governor, revise) for revise in asked])
-        for revise, decision in zip(asked, answers, strict=True):
+        for revise, decision in zip(asked, await self._submit(asked), strict=True):
             if revise.unit in changed:
                 self._say(revise.unit, revise, decision)
         return changed

@@ -1,5 +1,6 @@
 """`flyball replay`: history under other settings, as people and scripts see it."""
 
+import asyncio
 import gzip
 import io
 import json
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import flyball
 from flyball.cli import main
 from flyball.core.event import Cause, Exited, Start, Step, Stepped, Work
 from flyball.core.time import MINUTE, SECOND
@@ -131,6 +133,38 @@ def test_ones_own_journal_agrees(states: Path, capsys: pytest.CaptureFixture[str
     assert (said["of"], said["agrees"], said["differing"], said["decisions"]) == ("journal", True, 0, 18)
     assert said["recorded"]["ended"] == said["present"]["ended"] == 1
     assert said["other"] is None
+
+
+def test_units_that_a_program_defines(states: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a program says of its agents and calls is no setting, but is kept: its journal comes out the same, too.
+    Under other settings that stays as it is, and they say the rest."""
+    with flyball.open("shop", state_dir=states) as guard:
+
+        @guard.call("fetch", cost="0.10", budget="2.00", loop=(1000, 60))
+        def fetch() -> None:
+            """Costs money."""
+
+        for _ in range(20):
+            fetch()
+        with pytest.raises(flyball.OutOfBudget):
+            fetch()
+
+        @guard.agent("reader", budget="0.30", restart="never")
+        async def reader(ctx: flyball.Context) -> None:
+            for number in range(10):
+                async with ctx.step("read", call=number, cost="0.10") as step:
+                    step.result(number)
+
+        asyncio.run(guard.supervise())
+    other = settings(tmp_path, "budget: {per_fleet: 1.50}\n")
+    said = asked("--check", "--with", other, capsys=capsys)
+    assert said["agrees"]
+    spent = [said[side]["spent"]["usd"] for side in ("recorded", "present", "other")]
+    assert spent == [2_300_000, 2_300_000, 1_500_000]
+    later = asked("--with", settings(tmp_path, "budget: {per_fleet: 50.00}\n"), capsys=capsys)["other"]
+    assert ("call_budget", "cost_budget_exceeded") in {
+        (reason["policy"], reason["code"]) for reason in later["reasons"]
+    }
 
 
 def test_under_other_settings(states: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final, TypeVar
@@ -16,12 +16,14 @@ import msgspec
 from flyball import app
 from flyball.cli import FAILED, FINE, replay_report
 from flyball.cli.replay_report import Compared, Differing
-from flyball.config import DEFAULT, Settings, load
+from flyball.config import DEFAULT, Settings, definitions, load
 from flyball.config.build import KINDS, unit_policies
 from flyball.core.event import Step, Stepped
 from flyball.core.panel import Panel
+from flyball.core.policy import AnyPolicy
 from flyball.core.time import SECOND, Instant, parse_span
 from flyball.errors import FlyballError
+from flyball.policies import Stall
 from flyball.replay import export, recorded
 from flyball.replay.export import Told, told
 from flyball.replay.history import Course, Record, Window
@@ -33,6 +35,9 @@ from flyball.store import Snapshot, Store
 T = TypeVar("T")
 Named = list[tuple[str, Settings]]
 """Settings with their names: the present ones, and the others."""
+Kept = Mapping[str, Sequence[AnyPolicy]]
+"""Units that programs define, with their policies as those keep them in the store."""
+NOTHING_KEPT: Final[Kept] = {}
 
 CHUNK_MAX: Final = 5_000
 """Entries in memory at a time."""
@@ -108,7 +113,7 @@ def replay(
     if other is not None:
         settings.append((str(other), load(other)))
     if file is None:
-        compared = _own_journal(settings, since, kind)
+        compared = _own_journal(settings, since, kind, named=config is not None)
         if compared is None:
             click.echo("Nothing ran here yet.")
             return FINE
@@ -193,24 +198,28 @@ def _exported(lines: Lines, settings: Named, since: Instant | None, kind: str, *
         notes = [
             f"It begins with entry {first.seq}: what was known before is not in it, so decisions may differ at first."
         ]
-    compared = _journal(entries, NO_STATES, settings, since, kind, allowances=False)
+    nothing = [NOTHING_KEPT] * len(settings)
+    compared = _journal(entries, NO_STATES, settings, since, kind, kept=nothing, allowances=False)
     return compared._replace(kind="export", name=lines.name, broken=lines.broken, notes=[*notes, *compared.notes])
 
 
 # Journals.
 
 
-def _own_journal(settings: Named, since: Instant | None, kind: str) -> Compared | None:
+def _own_journal(settings: Named, since: Instant | None, kind: str, *, named: bool) -> Compared | None:
     path = app.state_dir(os.environ) / "state.db"
     if not path.exists():
         return None
     with closing(app.open_store(settings[0][1], os.environ)) as store:
         base, last = store.base(), store.read(()).seq
+        defined = {key.subject: definitions.decode(data) for key, data in store.states(definitions.NAME).items()}
+        # As their programs keep them, where it is not said which settings are meant: so the command line judges, too.
+        kept = [_under(own, kind, defined) if place or named else defined for place, (_, own) in enumerate(settings)]
 
         def entries() -> Iterator[Told]:
             return _entries(store, base, last)
 
-        return _journal(entries, base, settings, since, kind)._replace(name=str(path))
+        return _journal(entries, base, settings, since, kind, kept=kept)._replace(name=str(path))
 
 
 def _entries(store: Store, base: Snapshot, last: int) -> Iterator[Told]:
@@ -233,6 +242,7 @@ def _journal(
     since: Instant | None,
     kind: str,
     *,
+    kept: Sequence[Kept],
     allowances: bool = True,
 ) -> Compared:
     """Twice through it: who reports steps, and from when to when; then under each of the settings."""
@@ -244,7 +254,10 @@ def _journal(
             agents.add(entry.event.unit)
     window = Window(since if since is not None else int(first) if count else 0, last)
     record = Record("recorded", window)
-    courses = [Course(name, _panel(own, agents, kind), base, window, allowances=allowances) for name, own in settings]
+    courses = [
+        Course(name, _panel(own, agents, kind, defined), base, window, allowances=allowances)
+        for (name, own), defined in zip(settings, kept, strict=True)
+    ]
     for entry in _told_of(entries(), "entries"):
         record.hear(entry)
         for course in courses:
@@ -263,10 +276,22 @@ def _journal(
     )
 
 
-def _panel(settings: Settings, agents: set[str], kind: str) -> Panel:
+def _panel(settings: Settings, agents: set[str], kind: str, kept: Kept) -> Panel:
     named = {unit.name: unit_policies(settings, unit) for unit in settings.units}
     stepping = settings.policies(kind)
-    return Panel(settings.policies(), {**dict.fromkeys(agents, stepping), **named})
+    return Panel(settings.policies(), {**dict.fromkeys(agents, stepping), **kept, **named})
+
+
+def _under(settings: Settings, kind: str, kept: Kept) -> Kept:
+    """Units that programs define, under other settings: these say what holds for every unit of its kind; what a program
+    says of its own unit beyond that (its budget, its deadline) stays."""
+
+    def changed(policies: Sequence[AnyPolicy]) -> Sequence[AnyPolicy]:
+        usual = settings.policies(kind if any(isinstance(policy, Stall) for policy in policies) else "process")
+        said = {(policy.name, policy.by) for policy in usual}
+        return (*usual, *(policy for policy in policies if (policy.name, policy.by) not in said))
+
+    return {unit: changed(policies) for unit, policies in kept.items()}
 
 
 # How far it got.

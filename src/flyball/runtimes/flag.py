@@ -4,6 +4,8 @@ asyncio's own keeps room for 64 who wait, 600 bytes, from the beginning. For mos
 """
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, Literal
 
 
 class Flag(asyncio.Event):
@@ -11,4 +13,10 @@ class Flag(asyncio.Event):
 
     def __init__(self) -> None:
         super().__init__()
-        self._waiters = []  # type: ignore[assignment]  # all that is done with it can be done with a list, too
+        self._waiters = ()  # type: ignore[assignment]  # nobody, until somebody waits
+
+    def wait(self) -> Coroutine[Any, Any, Literal[True]]:
+        """Wait until it is set."""
+        if not self._waiters:
+            self._waiters = []  # type: ignore[assignment]  # all that is done with it can be done with a list, too
+        return super().wait()

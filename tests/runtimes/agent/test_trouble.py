@@ -78,8 +78,8 @@ def test_what_a_full_disk_kept_back_is_reported_later(monkeypatch: pytest.Monkey
 
     @scene.guard.agent("a", budget="5.00")
     async def agent(ctx: Context) -> None:
-        async with ctx.step("first", call="first"):
-            pass
+        async with ctx.step("first", call="first", cost=cost) as step:
+            step.spent(0)
         monkeypatch.setattr(scene.governor, "submit_soon", fails)
         with pytest.raises(StoreFull):
             await spend(ctx, 1)

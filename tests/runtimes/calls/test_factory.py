@@ -71,8 +71,14 @@ def test_a_breaker_of_its_own(stage: Stage) -> None:
         ("fetch", {"breaker": "x"}, "no label for a breaker"),
         ("fetch", {"breaker": "run:x"}, "no label for a breaker"),
         ("fetch", {"breaker": "provider:"}, "no label for a breaker"),
-        ("fetch", {"loop": (1, 60)}, "a loop of 1 times"),
-        ("fetch", {"loop": (10, 0)}, "within 0 s"),
+        ("fetch", {"loop": (1, 60)}, r"a loop of \(1, 60\)"),
+        ("fetch", {"loop": (10, 0)}, r"a loop of \(10, 0\)"),
+        ("fetch", {"loop": 5}, "a loop of 5"),
+        ("fetch", {"loop": (5,)}, "a loop of"),
+        ("fetch", {"loop": ("a", 1)}, "a loop of"),
+        ("fetch", {"loop": (5, float("inf"))}, "a loop of"),
+        ("fetch", {"failures": "OSError"}, "failures is 'OSError'"),
+        ("fetch", {"used": 5}, "used is 5"),
         ("fetch", {"wait": -1}, "wait is -1"),
         ("fetch", {"wait": float("inf")}, "wait is inf"),
         ("fetch", {"budget": 1}, "needs the worst case"),
@@ -133,6 +139,28 @@ def test_cost_of_the_arguments(stage: Stage) -> None:
         ask(41)
     assert ask(40) == 40
     assert [step.cost for step in stage.events("step") if step.steps == 1][:2] == [{"tokens": 60}, {"tokens": 41}]
+
+
+@pytest.mark.parametrize("given", [None, {}, {"usd": "0.01"}], ids=str)
+def test_cost_that_leaves_out_what_is_bounded(stage: Stage, given: Any) -> None:
+    """A worst case that is not known is not nothing: without it the call is not made."""
+    made = stage.calls("ask", cost=lambda: given, budget={"tokens": 100})(lambda: pytest.fail("it was called"))
+    with pytest.raises(FlyballError, match="says nothing of tokens"):
+        made()
+    assert stage.events("step") == []
+
+
+def test_failures_cannot_be_judged(stage: Stage) -> None:
+    """Where the function that is to judge an error fails itself, the attempt is told as one that failed, and costs."""
+    made = stage.calls("ask", cost="0.50", budget=1, breaker="provider:x", failures=lambda error: bool(error.args[1]))(
+        lambda: int("x")
+    )
+    for _ in range(2):
+        with pytest.raises(IndexError):
+            made()
+    assert [work.error for event in stage.events("stepped") for work in event.done] == [True, True]
+    with pytest.raises(OutOfBudget):
+        made()
 
 
 def test_used_of_the_result(stage: Stage) -> None:

@@ -275,8 +275,6 @@ class _Seat:
                 break
             except FlyballError as error:
                 await self._troubled(error)
-                if isinstance(error, StoreError) and not error.passes:  # closed, or damaged: it does not come back
-                    raise
                 continue
             self.is_over = True
             if supervisor.all_over:
@@ -354,7 +352,7 @@ class _Seat:
         return self._supervisor.governor.look(start).verb <= Verb.WAIT
 
     async def _troubled(self, error: FlyballError) -> None:
-        """The store failed, so nobody looked after the run: it is ended, and counted as lost."""
+        """The store failed, so nobody looked after the run: it is ended, and counted as lost. Raises what stays so."""
         name = self.hands.unit.name
         log.error("%s: %s; its run is ended", name, error)
         if self.life is not None:
@@ -365,6 +363,8 @@ class _Seat:
             governor = self._supervisor.governor
             await asyncio.to_thread(governor.reap, lambda other: other == holder, unit=name)
         self.driver.again = True
+        if isinstance(error, StoreError) and not error.passes:  # closed, or damaged: it does not come back
+            raise error
         if not self._supervisor.leaving:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._supervisor.changed(), TROUBLE_WAIT)

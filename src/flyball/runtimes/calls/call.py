@@ -39,6 +39,7 @@ class Call:
         *,
         cost: Amounts,
         cost_of: Callable[..., Given] | None,
+        budgeted: frozenset[str] = frozenset(),
         used_of: Callable[[Any], Given] | None,
         failures: Kinds,
         retry: Retry | None,
@@ -53,7 +54,7 @@ class Call:
         self.used_of = used_of
         self._books = books
         self._labels = labels
-        self._cost, self._cost_of = cost, cost_of
+        self._cost, self._cost_of, self._budgeted = cost, cost_of, budgeted
         self._failures = failures
         self._wait = wait
         self._now = books.governor.clock.now
@@ -72,7 +73,7 @@ class Call:
     ) -> Talk[Leave]:
         """Ask for leave to make an attempt; wait for it, if so agreed. `before` is how the last attempt failed."""
         here = running()
-        cost = self._cost if self._cost_of is None else whole(self._cost_of(*args, **(kwargs or {})))
+        cost = self._cost if self._cost_of is None else self._computed(self._cost_of(*args, **(kwargs or {})))
         shares = here is None and self._cost_of is None
         account = self._account if here is None else self._books.account_of(here, self.name, self._labels)
         waited, recalled = 0, False
@@ -95,6 +96,16 @@ class Call:
                 raise refusal(decision, now, self.name) from before
             waited += pause
             yield pause / SECOND
+
+    def _computed(self, given: Given) -> Amounts:
+        """What the attempt costs at most, by its arguments. What a budget bounds is never free for want of a word."""
+        cost = whole(given)
+        if missing := sorted(self._budgeted - cost.keys()):
+            raise FlyballError(
+                f"the cost of {self.name!r} says nothing of {', '.join(missing)}, of which there is a budget",
+                remedy="Let the function that is given as `cost` return the worst case, if need be 0.",
+            )
+        return cost
 
     def _pause(self, decision: Decision, now: Instant, left: Span) -> Span | None:
         """How long to wait before asking again; None where that is longer than agreed."""

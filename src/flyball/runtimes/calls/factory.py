@@ -75,6 +75,12 @@ class Calls:
         against the caller. `wait`: so many seconds to wait for leave that will be given later.
         """
         self._check(name, wait)
+        if not isinstance(failures, type | tuple) and not callable(failures):
+            raise FlyballError(
+                f"call {name!r}: failures is {failures!r}", remedy="Give a type of errors, several, or a function."
+            )
+        if used is not None and not callable(used):
+            raise FlyballError(f"call {name!r}: used is {used!r}", remedy="Give a function of the call's result.")
         amounts, cost_of = (whole(None), cost) if callable(cost) else (whole(cost), None)
         own = f"call:{name}"
         labels = {"call": name}
@@ -86,7 +92,7 @@ class Calls:
         if budget is not None:
             policies += _budgets(own, whole(budget), None if cost_of else amounts)
         if loop is not None:
-            policies.append(_loop(own, *loop))
+            policies.append(_loop(own, loop))
         if any(policy.by == own for policy in policies):
             labels[own] = self._unit
         for policy in policies:
@@ -97,6 +103,7 @@ class Calls:
             labels,
             cost=amounts,
             cost_of=cost_of,
+            budgeted=frozenset(whole(budget)),
             used_of=used,
             failures=failures,
             retry=self._retry(retry),
@@ -182,10 +189,14 @@ def _budgets(own: str, limits: Amounts, cost: Mapping[str, int] | None) -> list[
     ]
 
 
-def _loop(own: str, times: int, seconds: float) -> Loop:
-    window: Span = span(seconds)
+def _loop(own: str, given: tuple[int, float]) -> Loop:
+    try:
+        times, seconds = int(given[0]), given[1]
+        window: Span = span(seconds)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        times, window = 0, 0
     if times < 2 or window < 1:
         raise FlyballError(
-            f"{own}: a loop of {times} times within {seconds} s", remedy="Give at least 2 times, and a time above 0 s."
+            f"{own}: a loop of {given!r}", remedy="Give at least 2 times, and seconds above 0: `loop=(1000, 60)`."
         )
     return Loop(repeats_max=times, window=window, name="call_loop", by=own)

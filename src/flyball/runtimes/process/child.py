@@ -58,13 +58,12 @@ class ProcessLife:
         "_told",
         "_unit",
         "_watch",
-        "mark",
         "pid",
         "run",
     )
 
     def __init__(self, unit: Unit, run: str, pid: int, output: Output | None, means: Kernel) -> None:
-        self.pid, self.run, self.mark = pid, run, (unit.name, run)
+        self.pid, self.run = pid, run
         self._unit, self._output, self._means = unit, output, means
         self._loop = asyncio.get_running_loop()
         self._started = 0
@@ -119,6 +118,11 @@ class ProcessLife:
             else:
                 self._started = holder.start_of(self.pid) or 0
         return self._started
+
+    @property
+    def mark(self) -> tuple[str, str]:
+        """Its unit and its run."""
+        return self._unit.name, self.run
 
     @property
     def ending(self) -> Ending | None:

@@ -23,8 +23,8 @@ KIN_MAX: Final = 10_000
 gone."""
 
 
-_UNIT_MARK: Final = os.fsencode(UNIT_VARIABLE)
-_RUN_MARK: Final = os.fsencode(RUN_VARIABLE)
+_UNIT_MARK: Final = os.fsencode(f"{UNIT_VARIABLE}=")
+_RUN_MARK: Final = os.fsencode(f"{RUN_VARIABLE}=")
 
 
 class Kin(NamedTuple):
@@ -108,12 +108,13 @@ def claims(orphan: Orphan, member: Member, others: Collection[Member]) -> bool:
 
 def marks_of(pid: int) -> tuple[str, str]:
     """The unit and the run that a process says it is of."""
-    found = {_UNIT_MARK: b"", _RUN_MARK: b""}
+    unit = run = b""
     for variable in kernel.environment(pid):
-        name, _, value = variable.partition(b"=")
-        if name in found:
-            found[name] = value
-    return os.fsdecode(found[_UNIT_MARK]), os.fsdecode(found[_RUN_MARK])
+        if variable.startswith(_UNIT_MARK):
+            unit = variable.removeprefix(_UNIT_MARK)
+        elif variable.startswith(_RUN_MARK):
+            run = variable.removeprefix(_RUN_MARK)
+    return os.fsdecode(unit), os.fsdecode(run)
 
 
 def search(member: Member) -> list[Kin]:
