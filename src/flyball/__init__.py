@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from flyball.core.event import Released as Released
     from flyball.core.event import Resume as Resume
     from flyball.core.event import Revise as Revise
+    from flyball.core.event import Settled as Settled
     from flyball.core.event import Start as Start
     from flyball.core.event import Step as Step
     from flyball.core.event import Stepped as Stepped
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from flyball.runtimes.agent.ending import Starved as Starved
     from flyball.runtimes.agent.memory import MemoryRefused as MemoryRefused
     from flyball.runtimes.calls import Retry as Retry
+    from flyball.runtimes.money import Reservation as Reservation
+    from flyball.runtimes.money import SettledAlready as SettledAlready
+    from flyball.runtimes.prices import Prices as Prices
+    from flyball.runtimes.prices import UnknownPrice as UnknownPrice
     from flyball.runtimes.questions import NoAnswer as NoAnswer
     from flyball.runtimes.refusal import CircuitOpen as CircuitOpen
     from flyball.runtimes.refusal import OutOfBudget as OutOfBudget
@@ -57,6 +62,7 @@ _HOMES = {
         "Released",
         "Resume",
         "Revise",
+        "Settled",
         "Start",
         "Step",
         "Stepped",
@@ -71,6 +77,8 @@ _HOMES = {
     "flyball.runtimes.agent.ending": ("GaveUp", "Starved"),
     "flyball.runtimes.agent.memory": ("MemoryRefused",),
     "flyball.runtimes.calls": ("Retry",),
+    "flyball.runtimes.money": ("Reservation", "SettledAlready"),
+    "flyball.runtimes.prices": ("Prices", "UnknownPrice"),
     "flyball.runtimes.questions": ("NoAnswer",),
     "flyball.runtimes.refusal": ("CircuitOpen", "OutOfBudget", "Refused"),
 }
