@@ -38,6 +38,7 @@ from bench.peers import (
 )
 from flyball.control.client import connect
 from flyball.core.decision import Verb
+from flyball.runtimes.process import kernel
 from flyball.store import Entry
 from flyball.store.sqlite import SqliteStore
 
@@ -318,7 +319,13 @@ class Detached(Flyball):
     def crash(self) -> None:
         daemon, guardian = self.pids()
         os.kill(daemon, signal.SIGKILL)
-        until(lambda: not Path(f"/proc/{guardian}").exists(), WAIT_MAX)
+        until(lambda: is_gone(guardian), WAIT_MAX)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, reaped or not: who looks may be its reaper, and not know."""
+    stat = kernel.stat(pid)
+    return stat is None or stat.dead
 
 
 def wait_for(log: Path, starts: int) -> bool:

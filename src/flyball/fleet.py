@@ -53,8 +53,7 @@ class Fleet:
         self.governor = governor
         self.holder = me()
         self.posts: dict[str, Post] = {}
-        self._folder = folder
-        self._kept = folder / kept.FOLDER
+        self._kept, self._logs, self._sockets = folder / kept.FOLDER, folder / "logs", folder / "notify"
         self._guard = guard
         self._pace = Pace(plan.jitter)
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -138,7 +137,7 @@ class Fleet:
     async def _end_stranger(self, record: Record) -> None:
         """It outlived its supervisor, and nobody wants it any more."""
         unit = Unit(name=record.unit, command=("",))
-        life = ProcessHands(unit, logs=self._folder / "logs").adopt(record.pid, record.started, record.run)
+        life = ProcessHands(unit, logs=self._logs).adopt(record.pid, record.started, record.run)
         if life is not None:
             log.info("%s is in the settings no more: ended", record.unit)
             await life.end(unit.grace)
@@ -164,7 +163,7 @@ class Fleet:
 
     def _put(self, unit: Unit) -> Post:
         self.governor.panel.put(unit.name, self.plan.own[unit.name])
-        hands = WatchedHands(unit, self.governor, logs=self._folder / "logs", sockets=self._folder / "notify")
+        hands = WatchedHands(unit, self.governor, logs=self._logs, sockets=self._sockets)
         post = Post(
             unit=unit,
             hands=hands,

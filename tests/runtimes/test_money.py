@@ -22,7 +22,7 @@ from flyball.core.decision import Decision, Verb
 from flyball.core.event import Event, Held, Settled, Step, Stepped
 from flyball.core.policy import AnyPolicy, Key
 from flyball.core.time import DAY, HOUR, SECOND
-from flyball.errors import StoreFull
+from flyball.errors import FlyballError, StoreFull
 from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.policies import Budget, Manual, Reservations
 from flyball.policies.budget import State as BudgetState
@@ -166,6 +166,15 @@ def test_what_is_no_amount(bank: Bank, given: Any) -> None:
         money.settle(given)
     money.settle("0.01")
     assert bank.state() == (1 * CENT, 0)
+
+
+@pytest.mark.parametrize("given", [None, {}], ids=str)
+def test_nothing_is_no_reservation(bank: Bank, given: Any) -> None:
+    """A worst case that somebody forgot to compute is an error, not a reservation of nothing."""
+    with pytest.raises(FlyballError, match="reservation of nothing"):
+        bank.purse().reserve(given)
+    with pytest.raises(FlyballError, match="reservation of nothing"):
+        bank.purse().reserve_soon(given)
 
 
 def test_out_of_budget(bank: Bank) -> None:

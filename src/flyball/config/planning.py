@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from flyball.config.plan import Plan, decode
+from flyball.config.units import Unit
 from flyball.core.policy import AnyPolicy
 from flyball.errors import FlyballError, SettingsError
 
@@ -46,7 +48,7 @@ def read_plan(config: Path | None, env: Mapping[str, str]) -> tuple[Plan, Sequen
     sets: dict[tuple[AnyPolicy, ...], tuple[AnyPolicy, ...]] = {}
     own = {unit.name: sets.setdefault(own, own) for unit in settings.units for own in (unit_policies(settings, unit),)}
     plan = Plan(
-        units=settings.units,
+        units=_sharing(settings.units),
         groups=settings.groups,
         policies=settings.policies(),
         own=own,
@@ -56,6 +58,23 @@ def read_plan(config: Path | None, env: Mapping[str, str]) -> tuple[Plan, Sequen
         source=settings.source,
     )
     return plan, settings.warnings()
+
+
+def _sharing(units: Sequence[Unit]) -> tuple[Unit, ...]:
+    """The same units, of words that are there once: a thousand of them mostly have the same. What is shared stays so
+    in the memory of who gets the plan."""
+    words: dict[str, str] = {}
+    nothing: dict[str, str] = {}
+    return tuple(
+        replace(
+            unit,
+            name=words.setdefault(unit.name, unit.name),
+            command=tuple(words.setdefault(word, word) for word in unit.command),
+            labels=unit.labels or nothing,
+            env=unit.env or nothing,
+        )
+        for unit in units
+    )
 
 
 def ask_for_plan(config: Path | None, env: Mapping[str, str]) -> Plan:

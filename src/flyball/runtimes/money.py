@@ -249,6 +249,10 @@ class Purse:
             self._governor.submit_soon(_settling(step, {}))
 
     def _step(self, cost: Amounts, labels: Mapping[str, str], pattern: str, last: bool) -> Step:
+        if not cost:
+            raise FlyballError(
+                "a reservation of nothing", remedy='Give the worst case: `guard.reserve("0.05")`; 0 if it is free.'
+            )
         here = self._whose()
         unit, run, own = (self._unit, self._run, self._labels) if here is None else (here.unit, here.run, here.labels)
         step = Step(unit=unit, run=run, labels={**own, **labels}, pattern=pattern, cost=cost, last=last)

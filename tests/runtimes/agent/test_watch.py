@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 import flyball
-from flyball.config import Settings
+from flyball.config import Settings, definitions
 from flyball.core.codec import decode_body
 from flyball.core.decision import Verb
 from flyball.core.event import AnyEvent, Cause, Exited, Held, Start
+from flyball.core.policy import Key
 from flyball.errors import FlyballError
 from flyball.guard import Guard
+from flyball.policies import Budget
 from flyball.runtimes.current import CURRENT
 from flyball.runtimes.refusal import OutOfBudget, Refused
 
@@ -63,6 +65,15 @@ def test_a_block_is_a_run(guard: Guard) -> None:
     assert exits(guard) == [(Cause.DONE, "")]
     with guard.watch("work") as ctx:
         assert ctx.memory["seen"] == 1
+
+
+def test_its_options_are_kept(guard: Guard) -> None:
+    """The command line, a daemon and a replay judge it by what was said of it here."""
+    with guard.watch("work", budget="2.00", deadline=600):
+        pass
+    kept = definitions.decode(guard.governor.store.states(definitions.NAME)[Key(definitions.NAME, "unit", "work")])
+    assert Budget(limit=2_000_000) in kept
+    assert tuple(kept) == tuple(guard.governor.panel.policies_of("work"))
 
 
 def test_a_coroutine_is_a_run_too(guard: Guard) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
+from flyball.config import definitions
 from flyball.config.units import Unit
 from flyball.core.decision import Decision, Verb
 from flyball.core.event import Beat, Cause, Event, Exited, Start
@@ -91,6 +92,7 @@ class WatchedBlock:
         governor, name, labels = self._governor, self._unit.name, self._unit.labels
         holder = me()
         self._run = f"{holder}.{next(_numbers)}"
+        definitions.keep(governor, name)
         governor.reap(is_gone, unit=name)
         start = Start(unit=name, run=self._run, labels=labels, holder=holder)
         decision = governor.submit(start)

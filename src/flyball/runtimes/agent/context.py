@@ -18,7 +18,7 @@ from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.runtimes import questions
 from flyball.runtimes.agent.ending import GaveUp
 from flyball.runtimes.agent.memory import Memory, MemoryRefused
-from flyball.runtimes.agent.step import StepBlock, do
+from flyball.runtimes.agent.step import StepBlock
 from flyball.runtimes.allowance import ALONE_MAX, RunSteps
 from flyball.runtimes.amounts import Given, whole
 from flyball.runtimes.current import live
@@ -96,8 +96,10 @@ class Context:
 
     async def do(self, pattern: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Make one call as a step: its arguments and its result are what circles are found by."""
-        result: T = await do(self, pattern, function, *args, **kwargs)
-        return result
+        async with self.step(pattern, call=[args, kwargs]) as step:
+            result = await function(*args, **kwargs)
+            step.result(result)
+            return result
 
     def spend(self, amounts: Given) -> Decision:
         """Report money that is spent already and was not reserved. A fact counts, also above the limit."""

@@ -5,7 +5,7 @@ they may carry secrets.
 """
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -185,11 +185,3 @@ class StepBlock:
             used=self._used if self._used is not None else self._cost,
             gauges=self._gauges,
         )
-
-
-async def do(context: "Context", pattern: str, function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Make one call as a step: its arguments and its result are what circles are found by."""
-    async with context.step(pattern, call=[args, kwargs]) as step:
-        result = await function(*args, **kwargs)
-        step.result(result)
-        return result

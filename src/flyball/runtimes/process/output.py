@@ -174,7 +174,7 @@ class Heard:
 
     def __init__(self, file: LogFile, listener: Listener | None) -> None:
         self._file = file
-        self._tail = bytearray()
+        self._tail = b""
         self.listener = listener
         self.is_held_up: Callable[[], bool] = _never
         """Whether whoever it goes to reads so slowly that the unit has to wait. It is not silent then."""
@@ -190,13 +190,12 @@ class Heard:
     def hear(self, data: bytes) -> None:
         """The unit printed this."""
         self._file.write(data)
-        self._tail += data
-        del self._tail[:-TAIL_MAX]
+        self._tail = (self._tail + data)[-TAIL_MAX:]
         _tell(self, data)
 
     def tail(self) -> str:
         """Its last lines."""
-        return last_lines(bytes(self._tail))
+        return last_lines(self._tail)
 
 
 class Piped(Heard):
