@@ -1,15 +1,19 @@
 """Orders that another process wrote into the store are heard, and nothing else is."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from flyball.config import Settings
 from flyball.core.event import Answered, Beat, Event, Held, Released, Start
+from flyball.errors import StoreError
 from flyball.governor import Governor
 from flyball.runtimes import doorbell
 from flyball.runtimes.doorbell import Doorbell
+from flyball.store import Entry
 from flyball.store.sqlite import SqliteStore
 
 WAIT_MAX = 10.0
@@ -77,3 +81,19 @@ def test_more_than_one_look_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_no_such_file(tmp_path: Path) -> None:
     """A file that cannot be watched is looked at."""
     assert doorbell._watched(tmp_path / "nothing") is None
+
+
+def test_a_store_that_fails_for_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that the store does not answer is made again: the order is heard all the same."""
+    entries = SqliteStore.entries
+    failed = []
+
+    def fails_once(self: SqliteStore, **wanted: Any) -> Sequence[Entry]:
+        if not failed:
+            failed.append(1)
+            raise StoreError("the disk is away for a moment", remedy="Wait.")
+        return entries(self, **wanted)
+
+    monkeypatch.setattr(SqliteStore, "entries", fails_once)
+    assert listen(tmp_path, Held(unit="x")) == 1
+    assert failed

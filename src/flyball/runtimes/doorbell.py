@@ -7,13 +7,17 @@ Whoever gives an order writes it into the journal, and the file of the store cha
 import asyncio
 import contextlib
 import ctypes
+import logging
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from flyball.errors import StoreError
 from flyball.store import Store
+
+log = logging.getLogger(__name__)
 
 ORDERS: Final = ("held", "released", "answered")
 SETTLES: Final = 0.02
@@ -71,15 +75,24 @@ class Doorbell:
         self._timer = self._loop.call_later(LOOK_EVERY, self._look_again)
 
     def _look(self) -> None:
+        try:
+            full = self._heard()
+        except StoreError as error:  # it may pass: the next change, or the next look, tries again
+            log.warning("orders cannot be looked for: %s", error)
+            full = False
+        self._looks = 0 if full else self._looks + 1
+        more = self._watch is not None and self._looks < LOOKS_MAX
+        self._timer = self._loop.call_later(SETTLES * 2**self._looks, self._look) if more else None
+
+    def _heard(self) -> bool:
+        """Ring if there are orders that were not heard yet. Whether there may be more of them."""
         head = self._store.read(()).seq
         entries = self._store.entries(after=self._seen, limit=ENTRIES_MAX, events=ORDERS)
         full = len(entries) == ENTRIES_MAX
         self._seen = entries[-1].seq if full else max(head, entries[-1].seq if entries else 0)
         if entries:
             self._ring()
-        self._looks = 0 if full else self._looks + 1
-        more = self._watch is not None and self._looks < LOOKS_MAX
-        self._timer = self._loop.call_later(SETTLES * 2**self._looks, self._look) if more else None
+        return full
 
     def _look_at_file(self) -> tuple[int, int]:
         try:
