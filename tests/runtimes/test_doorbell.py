@@ -86,7 +86,7 @@ def test_no_such_file(tmp_path: Path) -> None:
 def test_a_store_that_fails_for_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look that the store does not answer is made again: the order is heard all the same."""
     entries = SqliteStore.entries
-    failed = []
+    failed: list[int] = []
 
     def fails_once(self: SqliteStore, **wanted: Any) -> Sequence[Entry]:
         if not failed:
