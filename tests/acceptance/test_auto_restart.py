@@ -6,7 +6,7 @@ import pytest
 
 from flyball.config import Settings
 from flyball.core.decision import Verb
-from flyball.core.event import Cause, Exited, Start, Step, Stepped, Work
+from flyball.core.event import Answered, Asked, Cause, Exited, Start, Step, Stepped, Work
 from flyball.core.time import HOUR, MINUTE, SECOND
 from flyball.policies import Budget, Cooldown, Deadline, Restart
 from tests.acceptance.conftest import Supervise
@@ -180,6 +180,23 @@ def test_silent_agent_is_stopped(supervise: Supervise) -> None:
         assert supervisor.step(call=f"call {number}").proceeds
     supervisor.sleep(300)
     assert supervisor.step(call="after a long silence").codes == ("idle_timeout",)
+
+
+def test_open_question_waits_for_a_person(supervise: Supervise) -> None:
+    """S3-06: an agent that asks a person something is known to wait, until it is answered or its run ends."""
+    supervisor = supervise("agent")
+    supervisor.start()
+    run = supervisor.runs[UNIT]
+    for number, text in enumerate(("Deploy?", "Really?")):
+        supervisor.governor.submit(Asked(unit=UNIT, run=run, id=f"q{number}", text=text))
+    [known] = supervisor.states("question")
+    assert [question.text for question in known.open.values()] == ["Deploy?", "Really?"]
+    supervisor.governor.submit(Answered(unit=UNIT, run=run, id="q0", answer="yes", heard=True))
+    [known] = supervisor.states("question")
+    assert [*known.open] == ["q1"]
+    supervisor.exit()
+    [known] = supervisor.states("question")
+    assert not known.open
 
 
 # Backoff.
