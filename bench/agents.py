@@ -23,9 +23,9 @@ LATE_MAX: Final = 1.0
 def main() -> None:
     """Measure, and print one line for each number of agents."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--agents", type=int, nargs="*", default=[1_000, 3_000, 10_000], help="how many at once")
+    parser.add_argument("--agents", type=int, nargs="*", default=[1_000, 2_000, 5_000], help="how many at once")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long each is measured")
-    parser.add_argument("--warm-up", type=float, default=30.0, help="seconds before anything is measured")
+    parser.add_argument("--warm-up", type=float, default=5.0, help="seconds before anything is measured")
     parser.add_argument("--memory", action="store_true", help="each step changes the agent's memory")
     given = parser.parse_args()
     logging.disable(logging.INFO)

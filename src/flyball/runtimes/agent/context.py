@@ -12,7 +12,6 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 from flyball.core.decision import Decision, Verb
 from flyball.core.event import Beat, Stepped, Work
-from flyball.core.failure import digest
 from flyball.core.time import FOREVER, SECOND, Instant, Span, later, span
 from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.runtimes import questions
@@ -52,9 +51,7 @@ class Context:
         self.again = again
         """Whether it was started again by itself, after a failure."""
         # The governor hears of steps when an allowance ends: often enough, that a busy agent is never called silent.
-        # And each run has its own length: thousands that began together must not all report in the same second.
-        share = int(digest([unit, run])[:4], 16) / 0xFFFF
-        lasts = min(round(ALONE_MAX * (1 - share / 2)), idle // 3 if idle else ALONE_MAX)
+        lasts = min(ALONE_MAX, idle // 3) if idle else ALONE_MAX
         self.steps = RunSteps(governor, unit, run, labels, lasts_max=lasts)
         key = Memory.key(unit)
         self.memory = Memory(unit, governor.store.read([key]).records.get(key))
