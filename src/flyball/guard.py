@@ -23,6 +23,7 @@ from flyball.config import Settings, definitions
 from flyball.config.build import get_tier_limit, unit_policies
 from flyball.config.units import Unit
 from flyball.control.text import describe, one_line
+from flyball.core.amounts import MONEY
 from flyball.core.codec import decode_body
 from flyball.core.decision import Decision
 from flyball.core.event import AnyEvent, Beat, Event, Start
@@ -39,7 +40,7 @@ from flyball.runtimes.agent.process import WorkerHands
 from flyball.runtimes.agent.supervisor import Begins, Supervisor
 from flyball.runtimes.agent.wire import Task, packed, refuse_while_loading
 from flyball.runtimes.agent.wire import check_function as check_importable
-from flyball.runtimes.amounts import MONEY, Given, whole
+from flyball.runtimes.amounts import Given, whole
 from flyball.runtimes.calls import Calls
 from flyball.runtimes.driver import Sleep, sleep_until
 from flyball.runtimes.holder import me

@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import msgspec
 
+from flyball.core.amounts import MONEY
 from flyball.core.decision import Verb
 from flyball.errors import FlyballError
 from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.step import StepBlock
-from flyball.runtimes.amounts import MONEY, Amount, Given, whole
+from flyball.runtimes.amounts import Amount, Given, whole
 from flyball.runtimes.current import CURRENT
 from flyball.runtimes.prices import Prices
 from flyball.runtimes.prices import cost as found_cost

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from flyball.core.amounts import MONEY
 from flyball.core.decision import Decision, Verb
 from flyball.core.event import NOTHING, Amounts, Start, Step, Stepped, Work
 from flyball.core.failure import call_fingerprint, result_fingerprint
@@ -22,7 +23,6 @@ from flyball.replay.journal import Weighing
 from flyball.replay.lines import Lines
 from flyball.replay.side import SLICES, Side, case_of
 
-MONEY: Final = "usd"
 LASTS: Final[Span] = 10 * SECOND
 """How long a step is taken to last where the record does not say: about as long as a model thinks."""
 LASTS_MAX: Final = 30 * 86_400

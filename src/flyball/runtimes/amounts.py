@@ -9,10 +9,9 @@ from decimal import Decimal
 from typing import Final
 
 from flyball.config.money import exact, micro, rounded_up
+from flyball.core.amounts import MONEY
 from flyball.core.event import NOTHING, Amounts
 
-MONEY: Final = "usd"
-"""The meter that is given in whole units and kept in millionths."""
 METERS_MAX: Final = 8
 """Meters of one step: what it costs is kept in every entry and state, and nobody counts more kinds of things."""
 NAME_MAX: Final = 64

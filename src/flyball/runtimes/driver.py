@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from flyball.core.decision import PROCEED, Decision, Verb, proceed
 from flyball.core.event import Beat, Cause, Event, Exited, Start
@@ -33,6 +33,10 @@ TROUBLE_WAIT: Span = 5 * SECOND
 """How long a store that could not be written is left in peace: a full disk needs time."""
 
 T = TypeVar("T")
+
+
+OVERDUE: Final = frozenset({"timeout", "idle_timeout"})
+"""Codes that say of a run that its time is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,22 @@ class Life(Protocol):
         """Make it end: ask, wait for the grace, then by force. Returns when it is proven to be gone; `ended` then
         returns at once."""
         ...
+
+
+NOT_BEGUN: Final = Ending(Cause.STOPPED, error="not begun")
+
+
+class NotBegun:
+    """A run that was granted when it was to end already: whoever runs it begins nothing."""
+
+    def __init__(self, ending: Ending = NOT_BEGUN) -> None:
+        self._ending = ending
+
+    async def ended(self) -> Ending:
+        return self._ending
+
+    async def end(self, grace: Span) -> None:
+        pass
 
 
 class Hands(Protocol):
@@ -234,7 +254,7 @@ class Driver:
             _, leave = await bring(asked or ask())
             if leave is not None and leave.proceeds:
                 self.run_id = start.run
-                await self._submit(self._exited(Ending(Cause.STOPPED, error="not begun"), PROCEED, stopped=True))
+                await self._submit(self._exited(NOT_BEGUN, PROCEED, stopped=True))
             raise
         self._tell(exited, answer)
         if leave is not None:
@@ -328,4 +348,4 @@ class Driver:
 def _cause_of(told: Decision) -> Cause:
     """Why a run that was told to end did so: its time was over, or it was stopped. What was stopped is not started
     again by itself: not what was told to finish because its money was gone, nor what went round in circles."""
-    return Cause.TIMEOUT if {"timeout", "idle_timeout"}.intersection(told.codes) else Cause.STOPPED
+    return Cause.TIMEOUT if OVERDUE.intersection(told.codes) else Cause.STOPPED

@@ -26,7 +26,7 @@ from flyball.governor import Governor
 from flyball.policies.exclusive import Exclusive
 from flyball.policies.exclusive import State as Leases
 from flyball.runtimes.doorbell import Doorbell
-from flyball.runtimes.driver import ASK_EARLY, Driver, Ending, Life, sleep_until
+from flyball.runtimes.driver import ASK_EARLY, Driver, Ending, Life, NotBegun, sleep_until
 from flyball.runtimes.guardian import Guard
 from flyball.runtimes.holder import is_gone, me
 from flyball.runtimes.process import kernel, strays
@@ -209,7 +209,7 @@ class Foreground:
     async def begin(self, run: str, *, again: bool) -> Life:
         """Begin a run, unless it is to end already."""
         if self._is_over():
-            return _NotBegun()
+            return NotBegun(Ending(Cause.STOPPED))
         process = self._hands.process
         if self.terminal is None:
             process.stdin, process.sinks = _stdin(), self.sinks
@@ -292,16 +292,6 @@ class Foreground:
         data = self.governor.store.read([key]).records.get(key)
         runs = decode_state(Leases, data).runs if data is not None else {}
         return next((live.holder for live in runs.values()), UNKNOWN)
-
-
-class _NotBegun:
-    """A run that was granted and not begun, because it was to end already."""
-
-    async def ended(self) -> Ending:
-        return Ending(Cause.STOPPED)
-
-    async def end(self, grace: Span) -> None:
-        pass
 
 
 def _stdin() -> int:

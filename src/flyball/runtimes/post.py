@@ -24,7 +24,7 @@ from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.policies.restart import State as Restarts
 from flyball.runtimes import kept
-from flyball.runtimes.driver import ASK_EARLY, Driver, Ending, Life, Stage, doze_until
+from flyball.runtimes.driver import ASK_EARLY, Driver, Ending, Life, NotBegun, Stage, doze_until
 from flyball.runtimes.flag import Flag
 from flyball.runtimes.guardian import Guard
 from flyball.runtimes.kept import Record
@@ -60,16 +60,6 @@ class Pace:
 
 class _Left(Exception):
     """The way out of a wait when the drive is to be left."""
-
-
-class _NotBegun:
-    """A run that was granted when it had to be left already."""
-
-    async def ended(self) -> Ending:
-        return Ending(Cause.STOPPED, error="not begun")
-
-    async def end(self, grace: Span) -> None:
-        pass
 
 
 class Others(Protocol):
@@ -325,7 +315,7 @@ class Post:
             inner: Life = self.hands.adopted(self._adopting)
             self._adopting = None
         elif self._leaving:
-            return _NotBegun()
+            return NotBegun()
         else:
             inner = await self.hands.begin(run, again=again)
             process = self.hands.process.life

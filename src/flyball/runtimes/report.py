@@ -14,13 +14,14 @@ from typing import Any, Final
 import msgspec
 
 from flyball.config.money import micro, rounded_up
+from flyball.core.amounts import MONEY
 from flyball.core.decision import PROCEED, Decision, Verb
 from flyball.core.event import NOTHING, Amounts, Beat, Event, Step, Stepped, Work
 from flyball.core.failure import call_fingerprint, digest, result_fingerprint
 from flyball.core.time import FOREVER, SECOND
 from flyball.errors import FlyballError
 from flyball.governor import Governor
-from flyball.runtimes.amounts import MONEY, check_name, whole
+from flyball.runtimes.amounts import check_name, whole
 from flyball.runtimes.notify import OWN_KEYS, Message
 
 log = logging.getLogger(__name__)

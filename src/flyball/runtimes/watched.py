@@ -17,14 +17,13 @@ from flyball.core.failure import FINGERPRINT_VERSION, fingerprint
 from flyball.core.time import Span, seconds
 from flyball.errors import FlyballError
 from flyball.governor import Governor
-from flyball.runtimes.driver import Ending
+from flyball.runtimes.driver import OVERDUE, Ending
 from flyball.runtimes.liveness import HUNG_CODES, Liveness
 from flyball.runtimes.notify import Notify
 from flyball.runtimes.process import ProcessHands, ProcessLife
 from flyball.runtimes.process.spawn import CannotStart
 from flyball.runtimes.report import Reporter
 
-OVERDUE: Final = frozenset({"timeout", "idle_timeout"})
 TIMEOUTS: Final = HUNG_CODES | OVERDUE
 
 

@@ -13,14 +13,13 @@ from flyball.core.decision import Decision, Verb
 from flyball.core.event import DETAIL_MAX, Cause
 from flyball.core.failure import FINGERPRINT_VERSION, fingerprint
 from flyball.errors import FlyballError
-from flyball.runtimes.driver import Ending
+from flyball.runtimes.driver import OVERDUE, Ending
 from flyball.runtimes.refusal import OutOfBudget, Refused
 
 ERROR_MAX: Final = 200
 """Characters of an error as people read it in one line."""
 
 GAVE_UP: Final = "gave_up"
-OVERDUE: Final = frozenset({"timeout", "idle_timeout"})
 BANKRUPT: Final = "cost_budget_exceeded"
 
 

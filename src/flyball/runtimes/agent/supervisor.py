@@ -18,7 +18,7 @@ from flyball.config import definitions
 from flyball.config.units import Unit
 from flyball.core.codec import decode_state
 from flyball.core.decision import PROCEED, Decision, Verb
-from flyball.core.event import Beat, Cause, Event, Exited, Revise, Start
+from flyball.core.event import Beat, Event, Exited, Revise, Start
 from flyball.core.policy import Key
 from flyball.core.time import SECOND, Instant, Span, later, seconds
 from flyball.errors import FlyballError, StoreError
@@ -29,7 +29,7 @@ from flyball.runtimes.agent.inline import InlineHands, InlineLife
 from flyball.runtimes.agent.process import WorkerHands
 from flyball.runtimes.agent.watchdog import Watchdog
 from flyball.runtimes.doorbell import Doorbell
-from flyball.runtimes.driver import Driver, Ending, Life, Sleep, sleep_until
+from flyball.runtimes.driver import Driver, Life, NotBegun, Sleep, sleep_until
 from flyball.runtimes.holder import is_gone, me
 
 log = logging.getLogger(__name__)
@@ -62,16 +62,6 @@ class Begins(Protocol):
 
 class _Left(Exception):
     """The way out of a wait when all is to end."""
-
-
-class _NotBegun:
-    """A run that was granted when it was to end already."""
-
-    async def ended(self) -> Ending:
-        return Ending(Cause.STOPPED, error="not begun")
-
-    async def end(self, grace: Span) -> None:
-        pass
 
 
 @dataclass(slots=True)
@@ -301,7 +291,7 @@ class _Seat:
     async def begin(self, run: str, *, again: bool) -> Life:
         """Begin a run, unless all is to end."""
         if self._supervisor.leaving:
-            return _NotBegun()
+            return NotBegun()
         self.life = await self.hands.begin(run, again=again)
         if isinstance(self.life, InlineLife) and self._supervisor.file is not None:
             self.life.context.heard = asyncio.Event()

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from flyball.config import Settings
+from flyball.core.amounts import MONEY
 from flyball.core.event import Amounts
 from flyball.core.policy import AnyPolicy, Gate
 from flyball.core.time import Span, span
@@ -18,7 +19,7 @@ from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.policies import Breaker, Budget, Loop
 from flyball.runtimes import holder
-from flyball.runtimes.amounts import MONEY, Given, whole
+from flyball.runtimes.amounts import Given, whole
 from flyball.runtimes.calls.books import Books
 from flyball.runtimes.calls.call import Call
 from flyball.runtimes.calls.retry import Kinds, Retry
