@@ -161,6 +161,8 @@ class Guard:
             causes=causes,
         )
 
+        budgets = self._budgets(budget, budget_by, tier)
+
         def define(function: F) -> F:
             if name in self._agents or name == self.name:
                 raise FlyballError(f"there is an agent {name!r} already", remedy="Give each agent a name of its own.")
@@ -171,7 +173,7 @@ class Guard:
             if isolation == "process":
                 check_importable(name, function)
             self._agents[name] = Agent(unit, function, every, isolation, causes or {}, _revision(unit, function))
-            self._put(unit, *self._budgets(budget, budget_by, tier))
+            self._put(unit, *budgets)
             return function
 
         return define

@@ -155,3 +155,17 @@ def test_two_guards_of_one_process_do_not_run_an_agent_twice(tmp_path: Path) -> 
         assert exits == [Cause.DONE]
         asyncio.run(second.supervise())
         assert len(started) == 1  # it was nobody's any more
+
+
+def test_a_bad_budget_defines_nothing(tmp_path: Path) -> None:
+    """An agent whose budget is refused is not defined: it must not run without one. Its name is free."""
+    with flyball.open("program", state_dir=tmp_path) as guard:
+
+        async def agent(ctx: Context) -> None: ...
+
+        with pytest.raises(ValueError, match="an amount"):
+            guard.agent("a", budget="abc")(agent)
+        with pytest.raises(FlyballError, match="there is no agent 'a'"):
+            guard.run("a")
+        guard.agent("a", budget="0.50")(agent)
+        assert "ended_done" in guard.run("a")["a"].codes
