@@ -137,6 +137,19 @@ def test_orders_from_outside(program: Program) -> None:
     program.wait_for("again")
 
 
+def test_limits_given_in_code_are_shown(program: Program) -> None:
+    """What only the program knows of an agent, such as its budget, the command line judges and shows by, too."""
+    process = program.start("""
+    @guard.agent("spender", budget="0.30")
+    async def spender(ctx):
+        async with ctx.step("model", cost="0.10"):
+            pass
+    """)
+    assert process.wait(WAIT_MAX) == 0
+    budgets = program.status("spender")["budgets"]
+    assert [(one["limit"], one["spent"]) for one in budgets] == [(300_000, 100_000)]  # type: ignore[attr-defined]  # JSON
+
+
 def test_ctrl_c_ends_in_order(program: Program) -> None:
     """Ctrl-C ends all agents in order: their runs are stopped, not lost, and what they remember is kept."""
     process = program.start("""
