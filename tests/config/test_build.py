@@ -31,6 +31,7 @@ from flyball.policies import (
     Restart,
     Revision,
     Rounds,
+    Session,
     Stall,
     Storm,
     resume_limit,
@@ -58,7 +59,16 @@ AGENT = (
     Quarantine(healthy_after=0),
     Restart(healthy_after=0),
 )
-WORK = (Limit(by="unit"), Rounds(by="unit"), Convergence(), Stall(), Deadline(), Budget(by="unit"), resume_limit())
+WORK = (
+    Limit(by="unit"),
+    Rounds(by="unit"),
+    Convergence(),
+    Stall(),
+    Deadline(),
+    Budget(by="unit"),
+    resume_limit(),
+    Session(),
+)
 
 TABLE: dict[str, tuple[AnyPolicy, ...]] = {
     "process": EVERYONE,

@@ -42,7 +42,7 @@ def _problems(text: str, folder: Path) -> list[str]:
         (
             "daemon: {sessionRecovery: {max_resumes: 1}}\n",
             "f.yaml:1:28: unknown key 'max_resumes' in daemon.sessionRecovery; did you mean 'maxResumeAttempts'? "
-            "allowed: enabled, maxResumeAttempts",
+            "allowed: enabled, maxResumeAttempts, forgiveProgress, pauseSeconds",
         ),
         (
             "graph: {max_rounds: 4}\n",

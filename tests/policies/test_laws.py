@@ -36,6 +36,7 @@ from flyball.policies import (
     Restart,
     Revision,
     Rounds,
+    Session,
     Stall,
     Storm,
     resume_limit,
@@ -86,6 +87,8 @@ VARIANTS: dict[str, tuple[AnyPolicy, int]] = {
     "starts": (Limit(of=Start, by="tree", most=5, verb=Verb.FINISH), 64),
     "resumes": (resume_limit(), 64),
     "no resumes": (resume_limit(0), 64),
+    "resumes, progress forgives": (resume_limit(forgives=True), 64),
+    "steps by unit, for good": (Limit(by="unit", most=10, over_done=True), 64),
     # 64 patterns with up to 99 marks each. Written at each step, this is the dearest state of all.
     "loop": (Loop(), 160_000),
     "loop, low": (Loop(repeats_max=3, by="fleet"), 16_384),
@@ -108,6 +111,7 @@ VARIANTS: dict[str, tuple[AnyPolicy, int]] = {
     "revision": (Revision(), 256),
     "rounds": (Rounds(), 64),
     "rounds by unit": (Rounds(most=15, by="unit"), 64),
+    "session": (Session(), 256),
     # Two generations of 512 things and the fresh ones.
     "stall": (Stall(), 65_536),
     "stall, cautious": (Stall(stop_at=8, polling_max=MINUTE), 65_536),
@@ -311,7 +315,7 @@ def _broken_laws(policy: AnyPolicy) -> str:
         settings.register_profile("found", settings.get_profile("same"), phases=[Phase.generate])
         settings.load_profile("found")  # what is found here need not be made shorter
         try:
-            check_policy(policy, size_max=1_024, examples=1_000)
+            check_policy(policy, size_max=1_024, examples=2_000)
         except BaseExceptionGroup as group:
             return " ".join(str(error) for error in group.exceptions)
         except (AssertionError, KeyError) as error:

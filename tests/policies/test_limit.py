@@ -154,3 +154,34 @@ def test_a_report_of_single_steps_counts_nothing() -> None:
     walk.step()
     walk.stepped(Work())
     assert walk.state.count == 1
+
+
+def test_parts_are_not_counted() -> None:
+    """What is made inside a step that was granted costs, but is not one more."""
+    walk = Walk(Limit(most=2, by="unit"))
+    walk.step()
+    assert all(walk.step(part=True).proceeds for _ in range(10))
+    walk.stepped(allowed=8, part=True)
+    assert walk.state.count == 1
+    assert walk.step().proceeds
+    assert not walk.step().proceeds
+
+
+def test_count_goes_on_when_it_is_done() -> None:
+    """If so set, whoever calls the same work again does not begin at zero."""
+    walk = Walk(Limit(most=3, by="unit", over_done=True))
+    assert steps(walk, 2) == 2
+    walk.end()
+    assert steps(walk, 10) == 1
+
+
+def test_progress_is_forgiven() -> None:
+    """If so set, a resume that kept a new checkpoint before it ended again does not count; others do."""
+    strict, forgiving = Walk(resume_limit(1)), Walk(resume_limit(1, forgives=True))
+    for walk in (strict, forgiving):
+        assert walk.resume().proceeds
+        walk.end(cause=Cause.STOPPED, pause="rate_limit", progress=True)
+    assert not strict.resume().proceeds
+    assert forgiving.resume().proceeds
+    forgiving.end(cause=Cause.STOPPED, pause="rate_limit")
+    assert not forgiving.resume().proceeds

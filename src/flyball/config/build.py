@@ -35,6 +35,7 @@ from flyball.policies import (
     Restart,
     Revision,
     Rounds,
+    Session,
     Stall,
     Storm,
     resume_limit,
@@ -139,7 +140,8 @@ def _work(settings: Settings, tier: str | None) -> tuple[AnyPolicy, ...]:
         _stall(settings),
         Deadline(lasts_max=span(graph.timeout_seconds)),
         Budget(limit=get_tier_limit(tier, settings), kept_back=micro(settings.budget.kept_back), by="unit"),
-        resume_limit(recovery.max_resume_attempts if recovery.enabled else 0),
+        resume_limit(recovery.max_resume_attempts if recovery.enabled else 0, forgives=recovery.forgive_progress),
+        Session(pauses=span(recovery.pause_seconds)),
         # Its own money is above.
         *(budget for budget in _own_budgets(settings) if (budget.meter, budget.by) != (MONEY, "unit")),
     )

@@ -408,6 +408,10 @@ class SessionRecovery(Section):
     """false: a session is never resumed."""
     max_resume_attempts: Annotated[CountFromZero, Field(alias="maxResumeAttempts")] = 3
     """How often a session may be resumed before it has failed. 0: never."""
+    forgive_progress: Annotated[bool, Field(alias="forgiveProgress")] = False
+    """true: a resume that kept a new checkpoint before it ended again does not count."""
+    pause_seconds: Annotated[Seconds, Field(alias="pauseSeconds")] = 60.0
+    """How long a session stays paused that did not say how long."""
 
 
 class Daemon(Section):

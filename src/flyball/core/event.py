@@ -97,6 +97,9 @@ class Step(Request, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower
     """How many are asked for at once. Fewer may be granted: the decision's allowance says how many."""
     last: bool = False
     """The step that wraps up: it may use what was kept back for it."""
+    part: bool = False
+    """It is made inside a step that was granted: it costs, but is not one more. A node of a graph is a step, the calls
+    that it makes are parts."""
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -166,6 +169,8 @@ class Stepped(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lowe
     """What had been reserved for steps that were not made."""
     heard: bool = False
     """A person said something new to the agent."""
+    part: bool = False
+    """What was made are parts of a step."""
 
 
 class Beat(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
@@ -237,12 +242,20 @@ class Exited(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower
     signal: int | None = None
     detail: str = ""
     """Stack trace or last lines. Of a longer one the end is kept: that is where it says what happened."""
+    pause: str = ""
+    """It is not over but paused, to go on from its checkpoint: for a `rate_limit`, a `usage_limit`, a `session_limit`,
+    a `person`, or whatever else it names."""
+    resume_at: Instant = 0
+    """Not to be resumed before this instant. 0: it was not said."""
+    progress: bool = False
+    """It kept a new checkpoint since it began."""
 
     def __post_init__(self) -> None:
         if len(self.error) + len(self.fingerprint) > NAME_MAX:
             _cut(self, NAME_MAX, "error", "fingerprint")
         if len(self.detail) > DETAIL_MAX:
             force_setattr(self, "detail", self.detail[-DETAIL_MAX:])
+        _cut(self, NAME_MAX, "pause")
 
 
 class Booted(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):

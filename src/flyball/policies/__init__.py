@@ -18,6 +18,7 @@ from flyball.policies.reservations import Reservations
 from flyball.policies.restart import Restart
 from flyball.policies.revision import Revision
 from flyball.policies.rounds import Rounds
+from flyball.policies.session import Session
 from flyball.policies.stall import Stall
 from flyball.policies.storm import Storm
 
@@ -40,6 +41,7 @@ ALL = (
     Restart,
     Revision,
     Rounds,
+    Session,
     Stall,
     Storm,
 )
@@ -64,6 +66,7 @@ __all__ = [
     "Restart",
     "Revision",
     "Rounds",
+    "Session",
     "Stall",
     "Storm",
     "resume_limit",

@@ -1,8 +1,9 @@
 """Limit: so many of something, and no more: steps of a run, resumes of a session, starts of a tree.
 
 Counted when leave is given, before the act, and kept with the work: by unit the count survives resumes and restarts,
-and starts anew only when the work is done. By tree it starts anew only by a person: that one of many is done does not
-make the tree's work done. Refused requests are not counted; the text still says "(4/3)": the fourth, of three.
+and starts anew only when the work is done (or, if so set, not even then). By tree it starts anew only by a person: that
+one of many is done does not make the tree's work done. Refused requests are not counted; the text still says "(4/3)":
+the fourth, of three.
 """
 
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ class Limit:
     code: str = "max_steps"
     text: str = "Step limit reached"
     remedy: str = "Look at why it does not end. If the work is really that long, raise the limit or split the work."
+    over_done: bool = False
+    """The count goes on when the work is done: whoever calls it again does not begin at zero."""
+    forgives: bool = False
+    """Of resumes: one that made progress before it ended again does not count."""
     name: str = "steps"
     by: str = "run"
     at: Gate = Gate.STEP
@@ -42,6 +47,8 @@ class Limit:
 
     def evolve(self, state: State, event: Event, now: Instant) -> State:
         match event:
+            case Step(part=True) | Stepped(part=True):
+                return state
             case Step(steps=steps) if self.of is Step:
                 return State(state.count + steps)
             case Stepped(allowed=allowed, done=done) if allowed and self.of is Step:
@@ -49,8 +56,10 @@ class Limit:
                 return State(max(0, state.count - (allowed - made)))
             case Start() if isinstance(event, self.of) or (self.of is Resume and event.again):
                 return State(state.count + 1)
-            case Exited(cause=cause) if self.by == "run" or (self.by == "unit" and cause.done):
+            case Exited(cause=cause) if self.by == "run" or (self.by == "unit" and cause.done and not self.over_done):
                 return State()
+            case Exited(progress=True) if self.forgives and state.count:
+                return State(state.count - 1)
             case Released() if event.frees(self.name, self.by) and not event.fingerprint:
                 return State()
         return state
@@ -64,11 +73,12 @@ class Limit:
         return PROCEED
 
 
-def resume_limit(most: int = 3) -> Limit:
+def resume_limit(most: int = 3, *, forgives: bool = False) -> Limit:
     """A session may be resumed so often; 0: never. To be started again by itself, after a crash, is a resume too."""
     return Limit(
         of=Resume,
         most=most,
+        forgives=forgives,
         verb=Verb.HOLD,
         code="max_resume_attempts_exceeded",
         text="Maximum resume attempts exceeded",

@@ -123,6 +123,8 @@ class Restart:
         if self.by != "unit":
             return state if held_at == state.held_at else State(restarts=state.restarts, held_at=held_at)
         held = bool(self.row_max) and state.row > self.row_max
+        if event.pause:  # it goes on, which is no restart
+            return State(None, 0, state.row, state.restarts, state.lived, state.failed_at, held_at)
         if not cause.failed:
             row = 0 if cause.done and not held else state.row
             lived = state.lived.exited(now, now) if row else UNBORN

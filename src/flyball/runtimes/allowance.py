@@ -66,7 +66,10 @@ class RunSteps:
         *,
         steps_max: int = STEPS_MAX,
         lasts_max: Span = ALONE_MAX,
+        part: bool = False,
     ) -> None:
+        self.part = part
+        """They are parts of steps that were granted already."""
         self._governor = governor
         self._now = governor.clock.now
         self._unit, self._run, self._labels = unit, run, dict(labels or {})
@@ -250,6 +253,7 @@ class RunSteps:
             call=call,
             cost=cost,
             last=last,
+            part=self.part,
         )
         lasts = self._lasts_max
         if not last:
@@ -345,7 +349,13 @@ class RunSteps:
 
     def _stepped(self, done: tuple[Work, ...], allowed: int, returned: Amounts = NOTHING) -> Stepped:
         return Stepped(
-            unit=self._unit, run=self._run, labels=self._labels, done=done, allowed=allowed, returned=returned
+            unit=self._unit,
+            run=self._run,
+            labels=self._labels,
+            done=done,
+            allowed=allowed,
+            returned=returned,
+            part=self.part,
         )
 
     def _affords(self, cost: Amounts) -> bool:

@@ -35,6 +35,9 @@ TROUBLE_WAIT: Span = 5 * SECOND
 T = TypeVar("T")
 
 
+ALREADY_RUNNING: Final = "already_running"
+"""The code that says that another run of the unit lives."""
+
 OVERDUE: Final = frozenset({"timeout", "idle_timeout"})
 """Codes that say of a run that its time is over."""
 
@@ -51,6 +54,9 @@ class Ending:
     signal: int | None = None
     detail: str = ""
     policy: str = ""
+    pause: str = ""
+    resume_at: Instant = 0
+    progress: bool = False
 
 
 class Life(Protocol):
@@ -288,6 +294,9 @@ class Driver:
             code=ending.code,
             signal=ending.signal,
             detail=ending.detail,
+            pause=ending.pause if told is PROCEED and not stopped else "",
+            resume_at=ending.resume_at,
+            progress=ending.progress,
         )
 
     async def _renew(self) -> Decision:

@@ -255,7 +255,8 @@ class Purse:
             )
         here = self._whose()
         unit, run, own = (self._unit, self._run, self._labels) if here is None else (here.unit, here.run, here.labels)
-        step = Step(unit=unit, run=run, labels={**own, **labels}, pattern=pattern, cost=cost, last=last)
+        part = here is not None and here.steps.part
+        step = Step(unit=unit, run=run, labels={**own, **labels}, pattern=pattern, cost=cost, last=last, part=part)
         for meter in cost:
             told = (unit, meter) in self._unbounded or len(self._unbounded) >= TOLD_MAX
             if not told and not self._is_bounded(step, meter):
@@ -281,4 +282,4 @@ class Purse:
 
 def _settling(step: Step, used: Amounts) -> Stepped:
     work = Work(pattern=step.pattern, reserved=step.cost, used=used)
-    return Stepped(unit=step.unit, run=step.run, labels=step.labels, done=(work,))
+    return Stepped(unit=step.unit, run=step.run, labels=step.labels, done=(work,), part=step.part)

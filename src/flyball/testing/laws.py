@@ -130,7 +130,17 @@ def events(by: str = "fleet") -> st.SearchStrategy[Event]:
     scope = _picked(by, by, "unit", "fleet", *_LABELS)
     name, person = _picked(*_NAMES), _picked(*_PEOPLE)
     start: dict[str, st.SearchStrategy[Any]] = {**who, "again": st.booleans(), "holder": _picked("", "host:1")}
-    exits = st.builds(Exited, **who, cause=_picked(*Cause), fingerprint=name, version=st.just(1), error=name)
+    exits = st.builds(
+        Exited,
+        **who,
+        cause=_picked(*Cause),
+        fingerprint=name,
+        version=st.just(1),
+        error=name,
+        pause=_picked("", "", "rate_limit", "person"),
+        resume_at=_picked(0, START_OF_TIME + HOUR),
+        progress=st.booleans(),
+    )
     kinds: tuple[st.SearchStrategy[Any], ...] = (
         st.builds(Start, **start),
         st.builds(Resume, **start, checkpoint=name),
@@ -142,6 +152,7 @@ def events(by: str = "fleet") -> st.SearchStrategy[Event]:
             cost=_picked(*_AMOUNTS),
             steps=_picked(1, 1, 2, 30, 100),
             last=st.booleans(),
+            part=_picked(False, False, True),
         ),
         st.builds(
             Stepped,
@@ -150,6 +161,7 @@ def events(by: str = "fleet") -> st.SearchStrategy[Event]:
             allowed=_picked(0, 0, 2, 30),
             returned=_picked(*_AMOUNTS),
             heard=st.booleans(),
+            part=_picked(False, False, True),
         ),
         st.builds(Beat, **who),
         st.builds(

@@ -18,13 +18,13 @@ from flyball.config import definitions
 from flyball.config.units import Unit
 from flyball.core.decision import Decision, Verb
 from flyball.core.event import Beat, Cause, Event, Exited, Start
-from flyball.core.time import SECOND, Instant
+from flyball.core.time import SECOND, Instant, Span, later
 from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.ending import Causes, ending_of, ending_of_told
 from flyball.runtimes.current import CURRENT
-from flyball.runtimes.driver import ASK_EARLY, Ending
+from flyball.runtimes.driver import ALREADY_RUNNING, ASK_EARLY, NOT_BEGUN, Ending
 from flyball.runtimes.holder import is_gone, me
 from flyball.runtimes.refusal import refusal
 
@@ -36,6 +36,8 @@ BEATS_APART_MAX: Final = 3600.0
 """Seconds between two beats at most, also where there is no lease: a thread cannot wait for ever."""
 
 Listener = Callable[[str, Event, Decision], None]
+Opening = Callable[[Start], Start]
+"""Makes of a plain start what the run really is: a session that was begun is resumed."""
 
 _numbers = itertools.count(1)
 
@@ -43,11 +45,25 @@ _numbers = itertools.count(1)
 class WatchedBlock:
     """A run of a unit, as a block: `with` it in a thread, `async with` it in a coroutine."""
 
-    def __init__(self, governor: Governor, unit: Unit, *, causes: Causes, listener: Listener) -> None:
+    def __init__(
+        self,
+        governor: Governor,
+        unit: Unit,
+        *,
+        causes: Causes,
+        listener: Listener,
+        opening: Opening = lambda start: start,
+        wait: Span = 0,
+        told: Callable[[Decision], None] | None = None,
+    ) -> None:
+        """A start that has to wait is waited for as long as `wait`. `told` hears, in any thread, what ends the run."""
         self._governor = governor
         self._unit = unit
         self._causes = causes
         self._listener = listener
+        self._opening = opening
+        self._wait = wait
+        self._on_told = told
         self._told: Decision | None = None
         self._closed = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -70,7 +86,13 @@ class WatchedBlock:
     # Coroutines.
 
     async def __aenter__(self) -> Context:
-        until = await asyncio.to_thread(self._start)
+        starting = asyncio.ensure_future(asyncio.to_thread(self._start))
+        try:
+            until = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            self._closed.set()
+            starting.add_done_callback(self._not_begun)
+            raise
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         self._cancelling = self._task.cancelling() if self._task is not None else 0
         return self._begin(until)
@@ -94,13 +116,26 @@ class WatchedBlock:
         self._run = f"{holder}.{next(_numbers)}"
         definitions.keep(governor, name)
         governor.reap(is_gone, unit=name)
-        start = Start(unit=name, run=self._run, labels=labels, holder=holder)
-        decision = governor.submit(start)
-        self._listener(name, start, decision)
-        if not decision.proceeds:
-            raise refusal(decision, governor.clock.now(), f"{name} may not start")
+        by = later(governor.clock.now(), self._wait)
+        while True:
+            start = self._opening(Start(unit=name, run=self._run, labels=labels, holder=holder))
+            decision = governor.submit(start)
+            self._listener(name, start, decision)
+            if decision.proceeds:
+                break
+            now = governor.clock.now()
+            comes = decision.verb is Verb.WAIT and decision.until <= by and ALREADY_RUNNING not in decision.codes
+            if not comes or self._closed.wait(max(0, decision.until - now) / SECOND):
+                raise refusal(decision, now, f"{name} may not start")
         self._context = Context(governor, name, self._run, labels=labels, idle=self._unit.idle, told=self._tell)
         return decision.until
+
+    def _not_begun(self, starting: "asyncio.Future[Instant]") -> None:
+        """Whoever wanted it was cancelled before it was granted."""
+        if not starting.cancelled() and starting.exception() is None:
+            name, labels = self._unit.name, self._unit.labels
+            exited = Exited(unit=name, run=self._run, labels=labels, cause=NOT_BEGUN.cause, error=NOT_BEGUN.error)
+            self._governor.submit_soon(exited)
 
     def _begin(self, until: Instant) -> Context:
         self._token = CURRENT.set(self._context)
@@ -135,6 +170,8 @@ class WatchedBlock:
     def _tell(self, decision: Decision) -> None:
         """The run is to end. One that may end in order is refused its next step, and that is all."""
         self._told = decision
+        if self._on_told is not None:
+            self._on_told(decision)
         if decision.verb >= Verb.STOP:
             self._context.end(decision)
             if self._loop is not None:
@@ -164,6 +201,9 @@ class WatchedBlock:
             error=ending.error,
             policy=ending.policy,
             detail=ending.detail,
+            pause=ending.pause,
+            resume_at=ending.resume_at,
+            progress=ending.progress,
         )
         self._listener(self._unit.name, exited, self._governor.submit(exited))
 

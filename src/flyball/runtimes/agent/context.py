@@ -43,6 +43,7 @@ class Context:
         labels: Mapping[str, str],
         again: bool = False,
         idle: Span = 0,
+        part: bool = False,
         told: Callable[[Decision], None],
         sleep: Sleep = sleep_until,
     ) -> None:
@@ -52,7 +53,7 @@ class Context:
         """Whether it was started again by itself, after a failure."""
         # The governor hears of steps when an allowance ends: often enough, that a busy agent is never called silent.
         lasts = min(ALONE_MAX, idle // 3) if idle else ALONE_MAX
-        self.steps = RunSteps(governor, unit, run, labels, lasts_max=lasts)
+        self.steps = RunSteps(governor, unit, run, labels, lasts_max=lasts, part=part)
         key = Memory.key(unit)
         self.memory = Memory(unit, governor.store.read([key]).records.get(key))
         """Kept over restarts. What is changed in a step is written when the step is made."""
@@ -104,7 +105,7 @@ class Context:
 
     def happened(self, work: Work) -> Decision:
         """Report a step that was made without leave. A fact counts; the answer may end the run."""
-        stepped = Stepped(unit=self.unit, run=self.run, labels=self.labels, done=(work,))
+        stepped = Stepped(unit=self.unit, run=self.run, labels=self.labels, done=(work,), part=self.steps.part)
         return self.heed(self._governor.submit(stepped))
 
     def beat(self) -> None:

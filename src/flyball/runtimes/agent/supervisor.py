@@ -29,7 +29,7 @@ from flyball.runtimes.agent.inline import InlineHands, InlineLife
 from flyball.runtimes.agent.process import WorkerHands
 from flyball.runtimes.agent.watchdog import Watchdog
 from flyball.runtimes.doorbell import Doorbell
-from flyball.runtimes.driver import Driver, Life, NotBegun, Sleep, sleep_until
+from flyball.runtimes.driver import ALREADY_RUNNING, Driver, Life, NotBegun, Sleep, sleep_until
 from flyball.runtimes.holder import is_gone, me
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 TROUBLE_WAIT: Final = 5.0
 """Seconds before an agent is driven again whose driver failed, because the store did: a full disk needs time."""
 
-ALREADY_RUNNING: Final = "already_running"
 ENDED_BY_POLICY: Final = "ended_by_policy"
 STAND_BY_LOOKS: Final[Span] = 2 * SECOND
 """Between looks whether another program, which runs the same agent, is still there."""

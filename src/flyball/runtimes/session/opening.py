@@ -1,0 +1,25 @@
+"""How a run of a session begins: anew, or from a checkpoint. The one place that says so, for programs and daemon."""
+
+import msgspec
+
+from flyball.core.codec import decode_state
+from flyball.core.event import Resume, Start
+from flyball.core.policy import Key
+from flyball.governor import Governor
+from flyball.policies.session import Session, State
+
+
+def known(governor: Governor, unit: str) -> State:
+    """What is known of a session: whether it was begun and is not done, and whether it is paused."""
+    key = Key(Session.NAME, "unit", unit)
+    data = governor.store.read([key]).records.get(key)
+    return decode_state(State, data) if data is not None else State()
+
+
+def opening(governor: Governor, start: Start, checkpoint: str = "") -> Start:
+    """That start as what it is: of work that was begun and is not done, a resume from the checkpoint (not named: the
+    last one)."""
+    if not known(governor, start.unit).begun:
+        return start
+    fields = {name: value for name, value in msgspec.structs.asdict(start).items() if name != "checkpoint"}
+    return Resume(**fields, checkpoint=checkpoint)
