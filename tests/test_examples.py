@@ -15,7 +15,15 @@ SAYS = {"agents/fleet.py": "held for a person", "agents/circles.py": "going_in_c
 GUARDED = {"report/worker.py": "python", "report/worker.sh": "sh"}
 """Those that are run by `flyball run`."""
 
-ELSEWHERE = {"agents/budget.py", "crash_loop.sh"}
+ENDLESS = "graphs/endless.py"
+
+ELSEWHERE = {
+    "agents/budget.py",
+    "crash_loop.sh",
+    "sessions/worker.sh",
+    ENDLESS,
+    *(f"deliberation/{name}.py" for name in ("__main__", "board", "model", "scripted")),
+}
 """Run where its law is tested; and by `make demo`."""
 
 
@@ -48,4 +56,25 @@ def test_example(script: str, tmp_path: Path) -> None:
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert SAYS[script] in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+LAYERS = {
+    1: "layer 1 (steps) ended it: max_steps: Step limit reached (56/55)",
+    2: "layer 2 (preflight) ended it",
+    3: "layer 3 (rounds) ended it: max_rounds: round 7 of 7",
+    4: "layer 4 (time) ended it: timeout",
+    5: "layer 5 (money) ended it: cost_budget_exceeded: 0.99 USD spent",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layer", LAYERS)
+def test_endless_graph(layer: int, tmp_path: Path) -> None:
+    """S1-02, S1-44: each of the five layers ends a graph that never ends, with the other four out of its way."""
+    env = {**os.environ, "FLYBALL_STATE_DIR": str(tmp_path / "state")}
+    command = [sys.executable, str(EXAMPLES / ENDLESS), "--only-layer", str(layer)]
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert LAYERS[layer] in done.stdout
     assert not list(tmp_path.iterdir())

@@ -45,6 +45,15 @@ if TYPE_CHECKING:
     from flyball.runtimes.refusal import CircuitOpen as CircuitOpen
     from flyball.runtimes.refusal import OutOfBudget as OutOfBudget
     from flyball.runtimes.refusal import Refused as Refused
+    from flyball.runtimes.session.context import SessionContext as SessionContext
+    from flyball.runtimes.session.work import Session as Session
+    from flyball.runtimes.session.work import SessionFailed as SessionFailed
+    from flyball.runtimes.session.work import SessionNotFound as SessionNotFound
+    from flyball.runtimes.session.work import SessionPaused as SessionPaused
+    from flyball.store.checkpoints import CheckpointChanged as CheckpointChanged
+    from flyball.store.checkpoints import CheckpointDamaged as CheckpointDamaged
+    from flyball.store.checkpoints import CheckpointError as CheckpointError
+    from flyball.store.checkpoints import CheckpointNotFound as CheckpointNotFound
 
 __version__ = "0.1.0"
 
@@ -81,6 +90,14 @@ _HOMES = {
     "flyball.runtimes.prices": ("Prices", "UnknownPrice"),
     "flyball.runtimes.questions": ("NoAnswer",),
     "flyball.runtimes.refusal": ("CircuitOpen", "OutOfBudget", "Refused"),
+    "flyball.runtimes.session.context": ("SessionContext",),
+    "flyball.runtimes.session.work": ("Session", "SessionFailed", "SessionNotFound", "SessionPaused"),
+    "flyball.store.checkpoints": (
+        "CheckpointChanged",
+        "CheckpointDamaged",
+        "CheckpointError",
+        "CheckpointNotFound",
+    ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -27,6 +27,7 @@ from flyball.runtimes.holder import is_gone, me
 from flyball.runtimes.kept import Record
 from flyball.runtimes.post import Pace, Post, is_again, restarts_key
 from flyball.runtimes.process import ProcessHands, kernel, strays
+from flyball.runtimes.session.turns import Turns
 from flyball.runtimes.watched import WatchedHands
 
 log = logging.getLogger(__name__)
@@ -54,8 +55,10 @@ class Fleet:
         self.holder = me()
         self.posts: dict[str, Post] = {}
         self._kept, self._logs, self._sockets = folder / kept.FOLDER, folder / "logs", folder / "notify"
+        self._sessions = folder / "sessions"
         self._guard = guard
         self._pace = Pace(plan.jitter)
+        self._turns = Turns()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._ups: dict[str, asyncio.Event] = {}
         self._leaders: dict[str, str] = {}
@@ -163,7 +166,7 @@ class Fleet:
 
     def _put(self, unit: Unit) -> Post:
         self.governor.panel.put(unit.name, self.plan.own[unit.name])
-        hands = WatchedHands(unit, self.governor, logs=self._logs, sockets=self._sockets)
+        hands = WatchedHands(unit, self.governor, logs=self._logs, sockets=self._sockets, sessions=self._sessions)
         post = Post(
             unit=unit,
             hands=hands,
@@ -173,6 +176,7 @@ class Fleet:
             pace=self._pace,
             kept_folder=self._kept,
             guard=self._guard,
+            turns=self._turns,
         )
         self.posts[unit.name] = post
         return post

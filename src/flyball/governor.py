@@ -23,6 +23,7 @@ from flyball.core.time import Instant
 from flyball.policies.exclusive import Exclusive, Live
 from flyball.policies.exclusive import State as Leases
 from flyball.store import Draft, Entry, Line, Snapshot, Store
+from flyball.store.checkpoints import INDEX as CHECKPOINTS
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,8 @@ ENTRIES_MAX: Final = 1_000
 """Entries of the journal in memory at a time."""
 
 UNSYNCED: Final = (Stepped, Beat)
-"""Steps that were made and signs of life gate nothing: they survive kill -9 without waiting for the disk."""
+"""Steps that were made and signs of life gate nothing: they survive kill -9 without waiting for the disk. Unless a
+checkpoint is kept with them: what work goes on from is on disk when it is answered."""
 
 Rows = Mapping[Key, bytes | None]
 """Records that are no policy's, such as an agent's memory. None: the record is to go."""
@@ -286,7 +288,7 @@ class _Case:
         self.rows = rows
         self.decision = PROCEED
         self.docket = governor.panel.concerning(event)
-        self.sync = type(event) not in UNSYNCED
+        self.sync = type(event) not in UNSYNCED or any(key.policy == CHECKPOINTS for key in rows)
 
     def draft(self, snapshot: Snapshot) -> Draft | None:
         """What the store is to write: pure but for the clock."""

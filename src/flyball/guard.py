@@ -13,6 +13,7 @@ import os
 import signal
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,14 +21,20 @@ from types import FrameType, TracebackType
 from typing import Any, Final, Literal, Self, TypeVar, get_args
 
 from flyball.config import Settings, definitions
-from flyball.config.build import get_tier_limit, unit_policies
+from flyball.config.build import budget_name, get_tier_limit, unit_policies
+from flyball.config.money import micro
 from flyball.config.units import Unit
+from flyball.control import sessions
+from flyball.control.past import Past
+from flyball.control.shapes import SessionView
 from flyball.control.text import describe, one_line
+from flyball.control.views import Look
 from flyball.core.amounts import MONEY
 from flyball.core.codec import decode_body
 from flyball.core.decision import Decision
 from flyball.core.event import AnyEvent, Beat, Event, Start
 from flyball.core.policy import AnyPolicy
+from flyball.core.time import span
 from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.policies import Budget
@@ -35,7 +42,7 @@ from flyball.runtimes.agent.block import WatchedBlock
 from flyball.runtimes.agent.ending import Causes
 from flyball.runtimes.agent.inline import Function, InlineHands
 from flyball.runtimes.agent.iteration import repeated
-from flyball.runtimes.agent.options import GRACE, agent_unit, check_function
+from flyball.runtimes.agent.options import GRACE, agent_unit, check_function, check_seconds
 from flyball.runtimes.agent.process import WorkerHands
 from flyball.runtimes.agent.supervisor import Begins, Supervisor
 from flyball.runtimes.agent.wire import Task, packed, refuse_while_loading
@@ -43,9 +50,13 @@ from flyball.runtimes.agent.wire import check_function as check_importable
 from flyball.runtimes.amounts import Given, whole
 from flyball.runtimes.calls import Calls
 from flyball.runtimes.driver import Sleep, sleep_until
-from flyball.runtimes.holder import me
+from flyball.runtimes.holder import is_gone, me
 from flyball.runtimes.money import Purse, Reservation, Soon
 from flyball.runtimes.prices import Prices
+from flyball.runtimes.session import options as session_options
+from flyball.runtimes.session import record
+from flyball.runtimes.session.context import SessionContext
+from flyball.runtimes.session.work import Session, SessionNotFound
 from flyball.store import Store
 
 log = logging.getLogger("flyball")
@@ -54,6 +65,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 EXIT_BY_SIGNAL: Final = 128
 """Added to a signal's number it is the exit code, as shells have it."""
+
+SESSIONS_MAX: Final = 10_000
+"""Sessions of which a program knows the function, for whoever resumes them by their name. Of more than this the oldest
+are forgotten, and have to be defined again."""
+
+START_WAIT: Final = 30.0
+"""Seconds that a session waits for leave to begin: as long as the first cooldowns after a crash last."""
 
 HISTORY_MAX: Final = 1_000
 """Entries of the journal that are looked at, unless more are asked for."""
@@ -97,6 +115,8 @@ class Guard:
         """Opens the store in another process; None: that cannot be."""
         self._sleep = sleep
         self._agents: dict[str, Agent] = {}
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._past = Past()
         self._added: list[AnyPolicy] = []
         self._supervisor: Supervisor | None = None
         self._said: dict[str, tuple[str, ...]] = {}
@@ -271,6 +291,91 @@ class Guard:
         if self._supervisor is not None:
             self._supervisor.stuck(life, where)
 
+    # Sessions.
+
+    def session(
+        self,
+        name: str,
+        function: Callable[[SessionContext], Any],
+        *,
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - so people call it
+        version: str = "",
+        deadline: float | None = None,
+        steps: int | None = None,
+        resumes: int | None = None,
+        budget: Given | None = None,
+        tier: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        user: str = "",
+        tree: str = "",
+        causes: Causes | None = None,
+        wait: float = START_WAIT,
+    ) -> Session:
+        """A piece of work in stages, which keeps checkpoints, may pause, and is resumed until it is done. Nothing runs
+        before `run`.
+
+        The function, a plain one or a coroutine, is given a `SessionContext`. `input` is kept with the work; left out,
+        work that was begun goes on with the one it has. A checkpoint of another `version` is not used. `deadline`
+        (seconds of one run), `steps`, `resumes` and `budget` (of all runs together) are as the settings say where they
+        are left out. `wait` is for how many seconds a cooldown is waited for.
+        """
+        session_options.check_function(name, function)
+        unit = session_options.session_unit(
+            name,
+            deadline=deadline,
+            steps=steps,
+            resumes=resumes,
+            version=version,
+            labels=labels,
+            user=user,
+            tree=tree,
+            causes=causes,
+        )
+        check_seconds(name, "wait", wait, "from")
+        if name in self._agents or name == self.name:
+            raise FlyballError(f"{name!r} is taken", remedy="Give the session a name of its own.")
+        given = record.encoded(name, input)
+        self._put(unit, *self._budgets(budget, "unit", tier, kept_back=micro(self.settings.budget.kept_back)))
+        session = Session(
+            self.governor,
+            unit,
+            function,
+            input=given,
+            version=version,
+            wait=span(wait),
+            causes=causes or {},
+            listener=self._say,
+            sleep=self._sleep,
+            file=self._file,
+            view=self._view,
+        )
+        self._sessions[name] = session
+        self._sessions.move_to_end(name)
+        if len(self._sessions) > SESSIONS_MAX:
+            self._sessions.popitem(last=False)
+        return session
+
+    def resume(self, name: str, checkpoint: str | None = None) -> bool:
+        """Resume the session of that name now, from its last good checkpoint or the one that is named. Whether it was
+        resumed: not if it is done. See `Session.resume`."""
+        return self._session(name).resume(checkpoint)
+
+    def resume_paused(self, name: str) -> bool:
+        """Resume the session of that name if there is one, it is paused, and its time has come. Whether it was."""
+        known = name in self._sessions or record.is_known(self.governor.store, name)
+        return known and self._session(name).resume_paused()
+
+    def _session(self, name: str) -> Session:
+        if name in self._sessions:
+            return self._sessions[name]
+        if record.is_known(self.governor.store, name):
+            text = f"there is a session {name!r}, but this program does not know its function"
+            raise FlyballError(text, remedy="Define it first: `guard.session(name, function)`.")
+        raise SessionNotFound(name)
+
+    def _view(self, name: str) -> SessionView:
+        return sessions.view(Look(self.governor, self._past, units=(name,), gone=is_gone), name)
+
     # Money.
 
     @property
@@ -311,7 +416,7 @@ class Guard:
         """One more safeguard for everything that this guard guards."""
         if policy not in self._added:
             self._added.append(policy)
-            for name in (self.name, *self._agents):
+            for name in (self.name, *self._agents, *self._sessions):
                 self.governor.panel.put(name, (*self.governor.panel.policies_of(name), policy))
             definitions.keep(self.governor, self.name)
 
@@ -322,14 +427,27 @@ class Guard:
         }
         self.governor.panel.put(unit.name, tuple(policies.values()))
 
-    def _budgets(self, given: Given | None, by: str, tier: str | None) -> list[AnyPolicy]:
+    def _budgets(self, given: Given | None, by: str, tier: str | None, *, kept_back: int = 0) -> list[AnyPolicy]:
         limits = dict(whole(given))
         if tier is not None and MONEY not in limits:
             limits[MONEY] = get_tier_limit(tier, self.settings)
+        if limits.get(MONEY, kept_back) < kept_back:
+            text = f"a budget of {limits[MONEY]} millionths is less than is kept back for the last step: {kept_back}"
+            raise FlyballError(text, remedy="Raise the budget, or lower `budget.kept_back`.")
         return [
-            Budget(limit=limit, meter=meter, by=by, name="budget" if meter == MONEY else f"budget_{meter}")
+            Budget(limit=limit, kept_back=kept_back, by=by)
+            if meter == MONEY
+            else Budget(limit=limit, meter=meter, by=by, name=budget_name(meter))
             for meter, limit in limits.items()
         ]
+
+    # Work that an integration runs.
+
+    def define_work(self, unit: Unit, *own: AnyPolicy) -> Callable[[str, Event, Decision], None]:
+        """Put a piece of work that an integration runs, such as a graph, under this guard; `own` safeguards win over
+        the settings. Whoever runs it tells what is returned of each start and exit."""
+        self._put(unit, *own)
+        return self._say
 
     # What is said.
 

@@ -67,15 +67,14 @@ WORK = (
     Deadline(),
     Budget(by="unit"),
     resume_limit(),
-    Session(),
 )
 
 TABLE: dict[str, tuple[AnyPolicy, ...]] = {
     "process": EVERYONE,
     "agent": (*AGENT, *SHARED, Loop(), Stall(), Anomaly()),
     "rule": (*EVERYONE, Loop(), Deadline(lasts_max=300 * SECOND)),
-    "graph": (*EVERYONE, *WORK),
-    "session": (*EVERYONE, *WORK),
+    "graph": (*EVERYONE, *WORK, Session(of="graph")),
+    "session": (*EVERYONE, *WORK, Session()),
 }
 
 

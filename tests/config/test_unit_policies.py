@@ -13,7 +13,7 @@ from flyball.core.panel import Panel
 from flyball.core.policy import AnyPolicy
 from flyball.core.time import FOREVER, HOUR, MINUTE, SECOND
 from flyball.governor import Governor
-from flyball.policies import Budget, Deadline, Flapping, Restart
+from flyball.policies import Budget, Deadline, Flapping, Limit, Restart, resume_limit
 from flyball.store.memory import MemoryStore
 from flyball.testing.clock import FakeClock
 
@@ -46,6 +46,18 @@ def test_limits_of_its_kind_are_replaced() -> None:
     assert found["deadline by run"] == Deadline(lasts_max=5 * HOUR)
     assert found["budget by unit"] == Budget(limit=7, by="unit")
     assert "budget by run" not in found
+
+
+def test_limits_of_a_session() -> None:
+    """Steps and resumes of its own take the place of those of its kind, 0 resumes too; but where no session is resumed,
+    none is."""
+    found = policies(kind="session", steps=7, resumes=0)
+    assert found["steps by unit"] == Limit(most=7, by="unit")
+    assert found["resumes by unit"] == resume_limit(0)
+    forgiving = {"daemon": {"sessionRecovery": {"forgiveProgress": True}}}
+    assert policies(forgiving, kind="session", resumes=9)["resumes by unit"] == resume_limit(9, forgives=True)
+    never = {"daemon": {"sessionRecovery": {"enabled": False}}}
+    assert policies(never, kind="session", resumes=9)["resumes by unit"] == resume_limit(0)
 
 
 @pytest.mark.parametrize("kind", ["process", "agent"])

@@ -57,6 +57,10 @@ def _problems(text: str, folder: Path) -> list[str]:
         (f"{X}, env: {{A: text, B: 5, C: 0.5}}", "env", {"A": "text", "B": "5", "C": "0.5"}),
         (f"{X}, labels: {{provider: p}}", "labels", {"provider": "p"}),
         (f"{X}, kind: agent", "kind", "agent"),
+        (f"{X}, kind: session", "resumes", None),
+        (f"{X}, kind: session, resumes: 0", "resumes", 0),
+        (f"{X}, kind: session, steps: 200", "steps", 200),
+        (f"{X}, kind: session, priority: 100", "priority", 100),
         (f"{X}, probe: {{tcp: 'h:80', every: 1s}}", "probe", Probe(tcp="h:80", every=SECOND)),
     ],
 )
@@ -122,6 +126,12 @@ def test_groups(tmp_path: Path) -> None:
         ("groups: {g: {units: [a]}}", "1:22: groups.g.units[0]: there is no unit 'a'"),
         ("units: {a: {command: x}}\ngroups: {g: {units: [a]}, h: {units: [a]}}", "'a' is in the group 'g' already"),
         ("units: {a: {command: x, ready: probe}}", "it has no `probe` to be ready by"),
+        ("units: {u: {command: x, resumes: 1}}", "units.u.resumes: is for sessions only: give `kind: session`"),
+        ("units: {u: {command: x, kind: agent, steps: 9}}", "1:45: units.u.steps: is for sessions only"),
+        ("units: {u: {command: x, kind: session, priority: 101}}", "units.u.priority is 101; allowed:"),
+        ("units: {u: {command: x, kind: session, resumes: -1}}", "units.u.resumes is -1; allowed:"),
+        ("units: {u: {command: x, kind: session, restart: always}}", "units.u.restart: a session that is done stays"),
+        ("units: {u: {command: x, kind: seshun}}", "allowed: process or agent or session"),
         ("groups: {g: {strategy: none}}", "allowed: one-for-one or all-for-one or rest-for-one"),
     ],
 )

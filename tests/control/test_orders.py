@@ -136,6 +136,7 @@ def test_resume_everything(scene: Scene) -> None:
 def test_resume_after_too_many_resumes() -> None:
     """A session that used up its resumes gets them anew from a person."""
     scene = Scene(MemoryStore(), policies=Settings().policies("session"))
+    scene.start("u")
     for number in range(5):
         scene.governor.submit(Resume(unit="u", run=f"r{number}"))
         scene.clock.move(HOUR)
@@ -289,14 +290,14 @@ def test_who_started_it(scene: Scene, verb: str) -> None:
     [
         ("pause", {"units": ["wbe"]}, "unknown_unit", "no unit 'wbe'; did you mean web?"),
         ("pause", {"units": ["web", "xyz"]}, "unknown_unit", "no unit 'xyz'; there are web"),
-        ("pause", {}, "bad_argument", "pause needs the name of a unit, or --all"),
+        ("pause", {}, "bad_argument", "pause needs the name of a unit, --user, or --all"),
         ("pause", {"units": ["web"], "all": True}, "bad_argument", "not both"),
         ("resume", {"units": ["web"], "all": True}, "bad_argument", "not both"),
         ("pause", {"units": "web"}, "bad_argument", "units has to be a list of texts"),
         ("pause", {"units": [1]}, "bad_argument", "units has to be a list of texts"),
         ("pause", {"all": 1}, "bad_argument", "all has to be true or false"),
         ("pause", {"units": ["web"], "note": "x" * 501}, "bad_argument", "a note of 501 characters"),
-        ("pause", {"unit": "web"}, "bad_argument", "`pause` has no argument 'unit'; it takes units, all, note"),
+        ("pause", {"unit": "web"}, "bad_argument", "`pause` has no argument 'unit'; it takes units, all, user, note"),
         ("why", {"unit": "web", "limit": True}, "bad_argument", "limit has to be a whole number"),
         ("events", {"limit": -1}, "bad_argument", "allowed: 0 to 10000"),
         ("events", {"since": "1h"}, "bad_argument", "since has to be a number"),
@@ -320,6 +321,7 @@ def test_bad_input(scene: Scene, verb: str, args: dict[str, Any], code: str, say
 def test_rights(scene: Scene, verb: str) -> None:
     """Whoever may only look cannot order anything."""
     scene.quarantine("web", "abc")
+    scene.governor.panel.put("web", Settings().policies("session"))
     before = _events(scene)
     given = {"unit": "web", "units": ["web"], "fingerprint": "abc"}
     args = {argument.name: given[argument.name] for argument in COMMANDS[verb].arguments if argument.name in given}

@@ -6,7 +6,7 @@ import pytest
 
 from flyball.cli import COMMANDS
 from flyball.control.commands import COMMANDS as VERBS
-from flyball.control.shapes import Word
+from flyball.control.shapes import SessionWord, Word
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "commands.md").read_text()
 
@@ -30,3 +30,9 @@ def test_every_verb_is_on_the_page(verb: str) -> None:
 def test_every_word_is_on_the_page(word: Word) -> None:
     """Each state has its row."""
     assert f"\n| `{word}` |" in PAGE
+
+
+@pytest.mark.parametrize("word", SessionWord)
+def test_every_status_of_a_session_is_on_the_page(word: SessionWord) -> None:
+    """Each status has its row."""
+    assert f"\n| `{word}` |" in PAGE.split("\n## sessions\n")[1].split("\n## ")[0]

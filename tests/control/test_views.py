@@ -50,6 +50,7 @@ def test_every_word(scene: Scene) -> None:
 def test_failed_is_out_of_resumes() -> None:
     """A session that used up its resumes has failed, and is held."""
     scene = Scene(MemoryStore(), policies=Settings().policies("session"))
+    scene.start("s")
     for number in range(5):
         scene.governor.submit(Resume(unit="s", run=f"r{number}"))
         scene.clock.move(HOUR)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from flyball.core.event import Beat, Cause, Event, Exited, Held, Released, Start
 from flyball.core.policy import AnyPolicy, Key
 from flyball.core.time import FOREVER, HOUR, MINUTE, SECOND, Instant, Span
 from flyball.errors import StoreCorrupt, StoreError, StoreFull
-from flyball.governor import Governor
+from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.policies import Deadline
 from flyball.runtimes.driver import Driver, Ending
+from flyball.runtimes.session.opening import opening
 from flyball.store import Drafter, Entry
 from flyball.store.memory import MemoryStore
 from flyball.testing.clock import FakeClock
@@ -352,3 +354,86 @@ def test_store_that_is_not_waited_for(how: str) -> None:
     with pytest.raises(type(house.store.error)):
         house.play()
     assert house.hands.begun == []
+
+
+# Sessions: what a start is, is found out before each.
+
+
+class SessionHouse(House):
+    """The same, with a session: each of its runs ends as the next ending says."""
+
+    def __init__(self, *endings: Ending) -> None:
+        super().__init__(uptime=SECOND)
+        self.governor.panel.replace(load(env={}).policies("session"), {})
+        self.driver.opening = self._open
+        self._endings = list(endings)
+
+    async def _open(self, start: Start) -> tuple[Start, Rows]:
+        self.hands.ending = self._endings[min(len(self.hands.begun), len(self._endings) - 1)]
+        return opening(self.governor, start), {}
+
+    def starts(self) -> list[tuple[str, bool]]:
+        """Which were granted, and whether nobody asked for them."""
+        return [
+            (type(body.event).__name__, body.event.again)
+            for body in self.bodies(Start)
+            if isinstance(body.event, Start) and body.decision.proceeds
+        ]
+
+
+def test_what_was_paused_is_resumed_in_its_time() -> None:
+    """After a pause it waits as long as the pause lasts, and goes on: a resume, which is no restart. After a failure it
+    is one, too. When it is done, it is over."""
+    house = SessionHouse(
+        Ending(Cause.STOPPED, pause="rate_limit", resume_at=FakeClock().now() + HOUR),
+        Ending(Cause.ERROR, fingerprint="f"),
+        Ending(Cause.DONE),
+    )
+    began = house.time.clock.now()
+    assert house.play().codes == ("ended_done",)
+    assert house.starts() == [("Start", False), ("Resume", False), ("Resume", True)]
+    assert house.hands.begun[1][0] == began + HOUR
+    assert [left.pause for left in house.exits()] == ["rate_limit", "", ""]
+
+
+@pytest.mark.parametrize("ending", [Ending(Cause.STOPPED, pause="x", resume_at=1), Ending(Cause.ERROR)])
+def test_resumes_end(ending: Ending) -> None:
+    """S2-32: what always pauses, or always fails, is resumed three times by itself, and then held."""
+    house = SessionHouse(ending)
+    assert "max_resume_attempts_exceeded" in house.play().codes
+    assert [kind for kind, _ in house.starts()] == ["Start", "Resume", "Resume", "Resume"]
+
+
+def test_what_is_told_to_end_is_not_paused() -> None:
+    """It said that it pauses, and then hung until its time was over: that is a failure like any other."""
+    house = SessionHouse(Ending(Cause.STOPPED, pause="rate_limit"))
+    house.hands.uptime = FOREVER
+    house.play()
+    assert {(left.cause, left.error, left.pause) for left in house.exits()} == {(Cause.TIMEOUT, "timeout", "")}
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_cancelled_while_a_session_exits(is_full: bool) -> None:
+    """Its exit is written down all the same, once; if that cannot be, whoever has to end does not wait for it."""
+    house = SessionHouse(Ending(Cause.ERROR))
+
+    async def drive() -> Decision:
+        task = asyncio.ensure_future(house.driver.drive())
+        submit_soon = house.governor.submit_soon
+
+        def cancel(event: Event, rows: Rows = NO_ROWS) -> "Future[Decision]":
+            if isinstance(event, Exited):
+                if is_full:
+                    house.store.full_from = house.time.clock.now()
+                asyncio.get_running_loop().call_soon(task.cancel)
+            return submit_soon(event, rows)
+
+        house.governor.submit_soon = cancel  # type: ignore[method-assign]
+        await asyncio.wait((task,))
+        assert task.cancelled() is not is_full
+        assert isinstance(None if task.cancelled() else task.exception(), StoreFull) is is_full
+        return PROCEED
+
+    asyncio.run(house.time.play(drive()))
+    assert len(house.exits()) == (0 if is_full else 1)
+    assert len(house.hands.begun) == 1

@@ -13,15 +13,23 @@ from flyball.config.build import unit_policies
 from flyball.config.units import Unit
 from flyball.core.codec import decode_body
 from flyball.core.decision import Decision
-from flyball.core.event import Cause, Event, Exited
+from flyball.core.event import Cause, Event, Exited, Held
 from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.runtimes.driver import doze_until
 from flyball.runtimes.flag import Flag
 from flyball.runtimes.post import Pace, Post
+from flyball.runtimes.session.turns import Turns
 from flyball.runtimes.watched import WatchedHands
 from flyball.store.memory import MemoryStore
 from tests.runtimes.process.stage import WAIT_MAX, run, until
+
+SLEEPS = Unit(name="u", command=("/bin/sleep", "60"))
+FAILS = Unit(name="u", command=("/bin/false",), kind="session")
+QUICK = {
+    "FLYBALL_CRASH_POLICY__TRANSIENT_DELAY_SECONDS": "0.01",
+    "FLYBALL_QUARANTINE__COOLDOWN_LADDER_SECONDS": "[0.01]",
+}
 
 
 class Alone:
@@ -46,11 +54,15 @@ class Alone:
 class Kept:
     """A post, and the task that keeps it."""
 
-    def __init__(self, folder: Path) -> None:
-        unit = Unit(name="u", command=("/bin/sleep", "60"))
-        self.governor = Governor(unit_policies(load(env={}, cwd=folder), unit), MemoryStore())
-        hands = WatchedHands(unit, self.governor, logs=folder / "logs", sockets=folder / "notify")
-        self.post = Post(unit, hands, self.governor, "me", Alone(), Pace(0.0), folder / "kept", again=False)
+    def __init__(self, folder: Path, unit: Unit = SLEEPS) -> None:
+        self.governor = Governor(unit_policies(load(env=QUICK, cwd=folder), unit), MemoryStore())
+        hands = WatchedHands(
+            unit, self.governor, logs=folder / "logs", sockets=folder / "notify", sessions=folder / "sessions"
+        )
+        self.turns = Turns(every=3600)
+        self.post = Post(
+            unit, hands, self.governor, "me", Alone(), Pace(0.0), folder / "kept", turns=self.turns, again=False
+        )
         self.task = asyncio.ensure_future(self.post.keep())
 
     async def ended(self) -> None:
@@ -65,13 +77,14 @@ class Kept:
 
     def starts(self) -> int:
         """How often it was granted a run."""
-        return sum(entry.event == "start" for entry in self.governor.store.entries())
+        entries = self.governor.store.entries()
+        return sum(entry.event in ("start", "resume") and entry.verb == "proceed" for entry in entries)
 
 
 @contextlib.asynccontextmanager
-async def kept(folder: Path) -> AsyncIterator[Kept]:
+async def kept(folder: Path, unit: Unit = SLEEPS) -> AsyncIterator[Kept]:
     """A unit that is kept, and gone at the end."""
-    it = Kept(folder)
+    it = Kept(folder, unit)
     try:
         yield it
     finally:
@@ -141,6 +154,32 @@ def test_cancelled_by_somebody_else(tmp_path: Path) -> None:
             it.task.cancel()
             await it.ended()
             assert (it.task.cancelled(), it.causes(), is_there(pid)) == (True, [Cause.STOPPED], False)
+
+    run(play())
+
+
+@pytest.mark.parametrize("verb", ["resume", "start", "pause", "quit"])
+def test_a_session_that_waits_for_its_turn(verb: str, tmp_path: Path) -> None:
+    """What a person wants is not kept waiting by the turns of others: it is resumed at once, held at once, or left at
+    once. By itself it would be resumed only when its turn comes."""
+
+    async def play() -> None:
+        async with kept(tmp_path, FAILS) as it:
+            await until(lambda: it.turns.waiting == 1)
+            assert (it.starts(), it.causes()) == (1, [Cause.ERROR])
+            if verb == "quit":
+                it.post.quit()
+                await it.ended()
+                assert it.starts() == 1
+                return
+            if verb == "pause":
+                it.governor.submit(Held(unit="u", by="ann"))
+            await it.post.order(verb)
+            await until(lambda: it.governor.store.last_entries(limit=1)[0].verb == "hold" or it.starts() == 2)
+            assert it.starts() == (1 if verb == "pause" else 2)
+            if verb != "pause":
+                await until(lambda: it.turns.waiting == 1)
+                assert it.starts() == 2, "the person's word was for one run"
 
     run(play())
 

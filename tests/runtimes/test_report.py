@@ -20,7 +20,7 @@ from flyball.core.event import Beat, Event, Start
 from flyball.core.policy import AnyPolicy
 from flyball.core.time import MINUTE, SECOND
 from flyball.errors import FlyballError, StoreFull
-from flyball.governor import Governor
+from flyball.governor import Governor, Rows
 from flyball.policies import Budget, Deadline, Exclusive, Limit, Loop, Stall
 from flyball.runtimes import tell as tell_module
 from flyball.runtimes.notify import Message, Notify
@@ -274,7 +274,7 @@ def test_a_store_that_cannot_write_gives_no_leave(monkeypatch: pytest.MonkeyPatc
     """Nothing that was not written down is granted; when there is room again, so is leave."""
     bench = Bench()
 
-    def full(_: Event) -> "Future[Decision]":
+    def full(_: Event, __: Rows) -> "Future[Decision]":
         answer: Future[Decision] = Future()
         answer.set_exception(StoreFull("the disk is full"))
         return answer

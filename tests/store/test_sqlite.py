@@ -212,6 +212,23 @@ class TestGroups:
         assert len(cache.young) + len(cache.old) <= 10
         assert store.states() == {key(str(n)): b"3" for n in range(20)}
 
+    def test_checkpoints_are_not_remembered(self, store: SqliteStore) -> None:
+        """They are large: neither who writes them nor who reads them keeps them in memory. Those that are committed
+        together see each other's all the same."""
+        checkpoint = key("u/000001", "checkpoint", "session")
+
+        def add(seen: Snapshot) -> Draft:
+            return Draft(seen.at + 1, {checkpoint: seen.records.get(checkpoint, b"") + b"x"}, None)
+
+        with busy_writer(store):
+            waiting = [store.transact_soon([checkpoint], add) for _ in range(3)]
+        for future in waiting:
+            future.result(PATIENCE)
+        store.transact([checkpoint], add)
+        assert store.read([checkpoint]).records == store.states("checkpoint") == {checkpoint: b"xxxx"}
+        for cache in (store._ledger.cache, store._seen):
+            assert checkpoint not in {**cache.young, **cache.old}
+
 
 class TestTurns:
     """Processes take turns."""

@@ -36,6 +36,8 @@ COMMANDS: Final = {
     "reload": ("flyball.cli.up:reload", "Make the daemon apply what changed in the settings."),
     "status": ("flyball.cli.status:status", "Show the fleet and its units."),
     "why": ("flyball.cli.why:why", "Say why a unit is what it is, and what to do."),
+    "sessions": ("flyball.cli.sessions:sessions", "Show sessions: work that can be paused and resumed."),
+    "session": ("flyball.cli.sessions:session", "Show one session and its checkpoints."),
     "events": ("flyball.cli.events:events", "Print what happened, and follow it."),
     "logs": ("flyball.cli.logs:logs", "Print what a unit printed, and follow it."),
     "pause": ("flyball.cli.orders:pause", "End units and hold them until they are resumed."),

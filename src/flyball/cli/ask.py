@@ -71,7 +71,7 @@ class Asking:
         """The answer where nothing ran yet. A mistake makes no files; an order that stands makes them."""
         store = app.scratch_store()
         said = answer(self._context_of(Governor(self.settings.policies(), store)), verb, args)
-        if verb not in LASTING:
+        if verb not in LASTING or args.get("dry_run"):
             return said
         self._context = self._context_of(app.open_governor(self.settings, self._env))
         return answer(self._context, verb, args)

@@ -19,31 +19,41 @@ ENDED: Final = ("finished", "failed")
 TOLD_BY_STORE: Final = "No daemon runs here: whoever runs it reads the order from the store."
 
 
-def _order(name: str, *, note: bool) -> click.Command:
+def _order(name: str, *more: Callable[[Any], Any]) -> click.Command:
     """One order for units, or for all of them."""
 
-    def order(units: tuple[str, ...], everything: bool, as_json: bool, **more: Any) -> int:
+    def order(units: tuple[str, ...], everything: bool, as_json: bool, yes: bool = True, **given: Any) -> int:
         with Asking() as ask:
-            said = ask(name, units=list(units), all=everything, **more)
-        return _print(name, said, units=bool(units), everything=everything, as_json=as_json)
+            if given.get("user") and not yes and not given["dry_run"] and sys.stdin.isatty():
+                _confirm_user(given["user"], ask(name, user=given["user"], dry_run=True))
+            said = ask(name, units=list(units), all=everything, **given)
+        whole = not units and not given.get("user")
+        return _print(name, said, fleet_asked=whole, everything=everything, as_json=as_json)
 
     parts: list[Callable[[Any], Any]] = [
         click.argument("units", metavar="[UNIT]...", nargs=-1),
         click.option("--all", "everything", is_flag=True, help="All units."),
+        *more,
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
     ]
-    if note:
-        parts.append(click.option("--note", metavar="TEXT", help="Why, for whoever looks later."))
     decorated: Any = order
     for part in reversed(parts):
         decorated = part(decorated)
     return click.command(name=name, help=HELP[name])(decorated)
 
 
+_USER: Final = click.option("--user", metavar="USER", help="All units and sessions of this user.")
+_NOTE: Final = click.option("--note", metavar="TEXT", help="Why, for whoever looks later.")
+_DRY: Final = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+_YES: Final = click.option("--yes", is_flag=True, help="Do not ask before --user.")
+_CHECKPOINT: Final = click.option("--checkpoint", metavar="C", help="Of one session: go on from this checkpoint.")
+
 HELP: Final = {
-    "pause": "End UNIT, and hold it until it is resumed. --all holds the fleet: no unit starts until `flyball resume`.",
-    "resume": "Let UNIT go on if it is paused, halted or waits for a person. Without a UNIT, what holds the fleet: a "
-    "restart storm, a clock that jumped, a pause of all. A quarantine is lifted by `flyball reset`.",
+    "pause": "End UNIT, and hold it until it is resumed. --all holds the fleet: no unit starts until `flyball resume`. "
+    "--user holds whatever that user has: `flyball resume --user USER` ends it.",
+    "resume": "Let UNIT go on if it is paused, halted or waits for a person; a session also if it waits for its time. "
+    "Without a UNIT, what holds the fleet: a restart storm, a clock that jumped, a pause of all. A quarantine is "
+    "lifted by `flyball reset`.",
     "stop": "End UNIT in order, and do not start it again until somebody starts or resumes it.",
     "start": "Start UNIT, also one that was stopped or paused; --all also takes back a stop or pause of all. Needs a "
     "daemon.",
@@ -51,32 +61,48 @@ HELP: Final = {
     "kill": "End UNIT at once, without grace, and do not start it again until somebody starts or resumes it.",
 }
 
-pause = _order("pause", note=True)
-resume = _order("resume", note=False)
-stop = _order("stop", note=True)
-start = _order("start", note=False)
-restart = _order("restart", note=False)
-kill = _order("kill", note=True)
+pause = _order("pause", _USER, _NOTE, _DRY)
+resume = _order("resume", _USER, _CHECKPOINT, _DRY)
+stop = _order("stop", _USER, _NOTE, _DRY)
+start = _order("start")
+restart = _order("restart")
+kill = _order("kill", _USER, _NOTE, _DRY, _YES)
 
 
-def _print(name: str, said: Mapping[str, Any], *, units: bool, everything: bool, as_json: bool) -> int:
+def _confirm_user(user: str, would: Mapping[str, Any]) -> None:
+    units = would["units"]
+    running = sum(unit["running"] for unit in units)
+    click.echo(f"{', '.join(unit['name'] for unit in units)}", err=True)
+    if not click.confirm(f"End all {len(units)} units of {user} at once ({running} of them run)?", err=True):
+        raise FlyballError("nothing was ended", remedy="One of them alone: `flyball kill UNIT`.")
+
+
+def _print(name: str, said: Mapping[str, Any], *, fleet_asked: bool, everything: bool, as_json: bool) -> int:
     """How things stand after the order. A resume or start that left something held did not do what was asked."""
     fleet = said["fleet"]
     held = [unit for unit in said["units"] if unit["held"]]
     frees = name in ("resume", "start", "restart")
     runs = fleet["state"] == "running"
-    code = FAILED if frees and (not runs or (held and (units or everything))) else FINE
+    code = FAILED if frees and (not runs or (held and (not fleet_asked or everything))) else FINE
     if as_json:
         print_json(said)
-        return code
+        return FINE if said["dry_run"] else code
+    if said["dry_run"]:
+        _print_dry(name, said)
+        return FINE
     if fleet["reasons"]:
         reason = one_line(fleet["reasons"][0]["text"])
         click.echo(f"fleet: {coloured(fleet['state'], fleet['state'])}: {reason}")
-    elif not units:
+    elif fleet_asked:
         click.echo(f"fleet: {coloured(fleet['state'], fleet['state'])}")
+    sessions = {session["id"]: session for session in said["sessions"]}
     for unit in said["units"]:
-        follows = unit["state"] not in (ENDED if name == "resume" else ())
-        click.echo(_line(unit, fleet["at"], starting=said["daemon"] and frees and runs and follows))
+        session = sessions.get(unit["name"])
+        follows = unit["state"] not in (ENDED if name == "resume" and session is None else ())
+        if frees and session is not None and not unit["held"] and unit["name"] not in said["told"]:
+            click.echo(_session_line(session))
+        else:
+            click.echo(_line(unit, fleet["at"], starting=said["daemon"] and frees and runs and follows))
     if frees:
         against = [*held, *(() if runs else (fleet,))]
         for remedy in dict.fromkeys(reason["remedy"] for one in against for reason in one["reasons"]):
@@ -84,6 +110,22 @@ def _print(name: str, said: Mapping[str, Any], *, units: bool, everything: bool,
     elif not said["daemon"] and any(unit["running"] for unit in said["units"]):
         click.echo(TOLD_BY_STORE, err=True)
     return code
+
+
+def _print_dry(name: str, said: Mapping[str, Any]) -> None:
+    done = {"pause": "paused", "resume": "resumed", "stop": "stopped", "kill": "killed"}[name]
+    for unit in said["units"]:
+        runs = ", running" if unit["running"] else ""
+        click.echo(f"{unit['name']}: would be {done} ({unit['state']}{runs})")
+    click.echo(f"Nothing was done: {len(said['units'])} units, {sum(unit['running'] for unit in said['units'])} run.")
+
+
+def _session_line(session: Mapping[str, Any]) -> str:
+    """A session that a program runs: nobody here can start it."""
+    resumes = session["resumes"]
+    left = f", {resumes['max'] - resumes['used']} of {resumes['max']} resumes left" if resumes else ""
+    status = coloured(session["status"], session["status"])
+    return f"{session['id']}: {status}: it goes on when its program runs again{left}"
 
 
 def _line(unit: Mapping[str, Any], now: float, *, starting: bool) -> str:

@@ -17,6 +17,7 @@ import click
 
 from flyball.cli import FINE
 from flyball.core.failure import MESSAGE_MAX, call_fingerprint
+from flyball.core.time import parse_span, seconds
 from flyball.runtimes.tell import ANSWER_MAX, ask, tell
 
 WAIT: Final = 10
@@ -36,6 +37,8 @@ Examples:
   flyball report ask --pattern search --call "$query" --cost 0.05 || exit
   flyball report step --pattern search --call "$query" --result "$hits" --spent 0.02
   flyball report progress "12 of 40 files"
+  flyball report checkpoint --stage fetch
+  flyball report pause rate_limit --after 90s
 
 \b
 Exit codes:
@@ -54,6 +57,15 @@ def report() -> None:
     For use inside a command that flyball runs. What is reported counts for its limits, its budget and its loop and
     stall safeguards.
     """
+
+
+def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float | None:
+    if given is None:
+        return None
+    try:
+        return float(given) if given.isdecimal() else seconds(parse_span(given))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
@@ -138,6 +150,36 @@ def spend(amount: str, timeout: float, as_json: bool) -> int:
 def progress(text: str, timeout: float, as_json: bool) -> int:
     """Say how far it is. A text that was not said before counts as new ground."""
     return _report("X_FLYBALL_PROGRESS", text[:TEXT_MAX], timeout, as_json=as_json)
+
+
+@report.command()
+@click.option("--stage", default="", metavar="NAME", help="After which stage: it counts as a step of that name.")
+@_timeout_option
+@_json_option
+def checkpoint(stage: str, timeout: float, as_json: bool) -> int:
+    """A session's file has a new checkpoint: keep it.
+
+    The file is the one that FLYBALL_CHECKPOINT names. When this returns, what was in it is on disk, and a later run
+    goes on from there.
+    """
+    return _report("X_FLYBALL_CHECKPOINT", json.dumps({"stage": stage[:TEXT_MAX]}), timeout, as_json=as_json)
+
+
+@report.command()
+@click.argument("reason")
+@click.option(
+    "--after", callback=_seconds, metavar="TIME", help="For how long: 90s, 5m; not given: as the settings say."
+)
+@_timeout_option
+@_json_option
+def pause(reason: str, after: float | None, timeout: float, as_json: bool) -> int:
+    """A session pauses: say so, then exit. It is resumed when the time has come.
+
+    REASON is rate_limit, usage_limit, session_limit, or any other name; what is paused for a `person` waits for one.
+    The exit code does not matter then.
+    """
+    pauses = {"reason": reason[:TEXT_MAX], "after": after}
+    return _report("X_FLYBALL_PAUSE", json.dumps(pauses), timeout, as_json=as_json)
 
 
 @report.command()

@@ -20,8 +20,13 @@ COLOURS: Final = {
     "quarantined": "red",
     "halted": "red",
     "failed": "red",
+    "completed": "green",
+    "pending": "bright_black",
+    "timed_out": "red",
+    "budget_exceeded": "red",
+    "lost": "red",
 }
-"""Of the words for what a unit or the fleet is."""
+"""Of the words for what a unit, a session or the fleet is."""
 
 
 def coloured(text: str, word: str) -> str:

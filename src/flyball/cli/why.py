@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 
 from flyball.cli.ask import Asking
+from flyball.cli.post_mortem import post_mortem_lines
 from flyball.cli.show import coloured, print_json
 from flyball.control.text import clock_time, event_line, exit_text, length, one_line, question_text, short, times
 from flyball.core.amounts import amount_text
@@ -21,7 +22,9 @@ DETAIL_LINES_MAX: Final = 20
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def why(unit: str, lines: int, as_json: bool) -> None:
-    """Say why UNIT is what it is: every safeguard's opinion, what happened last, and what to do. Needs no daemon."""
+    """Say why UNIT is what it is: every safeguard's opinion, what happened last, and what to do. Of a session also its
+    whole story: its timeline, where the time went, what each layer saw. Needs no daemon.
+    """
     with Asking() as ask:
         said = ask("why", unit=unit, limit=lines)
     if as_json:
@@ -34,12 +37,15 @@ def why(unit: str, lines: int, as_json: bool) -> None:
 def _lines(said: Mapping[str, Any]) -> Iterable[str]:
     unit, now = said["unit"], said["at"]
     since = f" since {clock_time(unit['since'], now)}" if unit["since"] is not None else ""
-    yield f"{unit['name']} is {coloured(unit['state'], unit['state'])}{since}{_running(unit)}"
+    word = unit["state"] if said["session"] is None else said["session"]["status"]
+    yield f"{unit['name']} is {coloured(word, word)}{since}{_running(unit)}"
     for reason in unit["reasons"]:
         yield f"  {one_line(reason['text'])}{_until(reason, now)}"
     if said["says"]:
         yield f"  it says: {one_line(said['says'])}"
     yield from _facts(unit, now)
+    if said["post_mortem"] is not None:
+        yield from post_mortem_lines(said["session"], said["post_mortem"], now)
     yield from _opinions(said["opinions"], now)
     if said["events"]:
         yield from ("", "What happened last:")
@@ -47,7 +53,9 @@ def _lines(said: Mapping[str, Any]) -> Iterable[str]:
     if said["detail"]:
         lines = said["detail"].splitlines()[-DETAIL_LINES_MAX:]
         yield from ("", "The end of its last failure:", *(f"  {one_line(line)}" for line in lines))
-    yield from _remedies(unit)
+    yield from _remedies(unit, work=said["session"] is not None)
+    if said["post_mortem"] is not None and said["post_mortem"]["ways_on"]:
+        yield from ("", "How to go on:", *(f"  {way}" for way in said["post_mortem"]["ways_on"]))
 
 
 def _running(unit: Mapping[str, Any]) -> str:
@@ -97,19 +105,23 @@ def _ends(question: Mapping[str, Any], now: float) -> str:
 
 def _opinions(opinions: Iterable[Mapping[str, Any]], now: float) -> Iterable[str]:
     yield from ("", "What each safeguard says:")
-    fine = []
+    fine, against = [], set()
     for said in opinions:
         name = said["policy"] if said["by"] == "unit" else f"{said['policy']} ({said['by']})"
         if said["verb"] == "proceed" and not said["reasons"]:
             fine.append(name)
         for reason in said["reasons"]:
+            against.add(name)
             yield f"  {name}: {said['verb']}: {one_line(reason['text'])}{_until(reason, now)} [{reason['code']}]"
+    fine = [name for name in fine if name not in against]  # who would only refuse a resume speaks twice
     if fine:
         yield f"  nothing against it: {', '.join(fine)}"
 
 
-def _remedies(unit: Mapping[str, Any]) -> Iterable[str]:
-    remedies = dict.fromkeys(reason["remedy"] for reason in unit["reasons"] if reason["remedy"])
+def _remedies(unit: Mapping[str, Any], *, work: bool) -> Iterable[str]:
+    """What its reasons say. A piece of work is not started again but resumed, which is said by itself."""
+    given = [reason for reason in unit["reasons"] if reason["remedy"] and not (work and reason["policy"] == "restart")]
+    remedies = dict.fromkeys(reason["remedy"] for reason in given)
     several = len(unit["questions"]) > 1
     for question in unit["questions"]:
         which = f"--id {question['id']} " if several else ""

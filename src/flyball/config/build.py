@@ -62,7 +62,7 @@ def policies_of(settings: Settings, kind: str = "process", tier: str | None = No
                 *_own_budgets(settings),
             )
         case "graph" | "session":
-            own = _work(settings, tier)
+            own = _work(settings, kind, tier)
         case _:
             raise ValueError(f"{kind!r} is no kind of unit; there are {', '.join(KINDS)}")
     return (*_everyone(settings, agent=kind == "agent"), *own)
@@ -83,6 +83,11 @@ def unit_policies(settings: Settings, unit: Unit, *, budget_by: str = "run") -> 
     if unit.budget:
         # A piece of work (a graph, a session) has its budget by unit already: then this is its amount.
         own.append(Budget(limit=unit.budget, by="unit" if ("budget", "unit") in policies else budget_by))
+    if unit.steps:
+        own.append(Limit(most=unit.steps, by="unit"))
+    recovery = settings.daemon.session_recovery
+    if unit.resumes is not None and recovery.enabled:
+        own.append(resume_limit(unit.resumes, forgives=recovery.forgive_progress))
     return tuple((policies | {(policy.name, policy.by): policy for policy in own}).values())
 
 
@@ -130,7 +135,7 @@ def _everyone(settings: Settings, *, agent: bool) -> tuple[AnyPolicy, ...]:
     )
 
 
-def _work(settings: Settings, tier: str | None) -> tuple[AnyPolicy, ...]:
+def _work(settings: Settings, kind: str, tier: str | None) -> tuple[AnyPolicy, ...]:
     """A graph or session is a piece of work: what bounds it is counted by unit, and so goes on over its resumes."""
     graph, recovery = settings.graph, settings.daemon.session_recovery
     return (
@@ -141,7 +146,7 @@ def _work(settings: Settings, tier: str | None) -> tuple[AnyPolicy, ...]:
         Deadline(lasts_max=span(graph.timeout_seconds)),
         Budget(limit=get_tier_limit(tier, settings), kept_back=micro(settings.budget.kept_back), by="unit"),
         resume_limit(recovery.max_resume_attempts if recovery.enabled else 0, forgives=recovery.forgive_progress),
-        Session(pauses=span(recovery.pause_seconds)),
+        Session(pauses=span(recovery.pause_seconds), of=kind),
         # Its own money is above.
         *(budget for budget in _own_budgets(settings) if (budget.meter, budget.by) != (MONEY, "unit")),
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from flyball.config.money import micro
-from flyball.config.section import SECONDS_MAX, Money, Section, contradiction
+from flyball.config.section import SECONDS_MAX, CountFromZero, Money, Section, contradiction
 from flyball.config.units import (
     LOG_BYTES_MAX,
     LOG_FILES_MAX,
@@ -36,6 +36,9 @@ TEXT_MAX: Final = 32_768
 """Characters of one word. The kernel takes 131,072 bytes."""
 MEMORY_MAX: Final = 2**50
 """A pebibyte: what is above it is a slip of the keyboard."""
+PRIORITY_MAX: Final = 100
+"""Enough to put some in between later."""
+ONLY_OF_SESSIONS: Final = ("steps", "resumes", "priority")
 SIZES: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _BY_NAME: Final = {"default": {}, "propertyNames": {"pattern": f"^{NAME.pattern}$"}}
 _SIZE: Final = re.compile(r"(\d{1,15})\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
@@ -199,8 +202,9 @@ class UnitSection(Section):
 
     command: Words = ()
     """What to run: a list of words, or one line, which is taken apart as a shell does; no shell runs it."""
-    kind: Literal["process", "agent"] = "process"
-    """An agent reports its steps: loops and stalls are looked for."""
+    kind: Literal["process", "agent", "session"] = "process"
+    """An agent reports its steps: loops and stalls are looked for. A session is a piece of work that keeps checkpoints,
+    may pause, and is resumed until it is done."""
     labels: Annotated[dict[str, Word], Field(max_length=WORDS_MAX)] = {}
     """Labels such as provider or user: safeguards may count by them."""
     cwd: Word = ""
@@ -222,17 +226,23 @@ class UnitSection(Section):
     restart: Literal["on-failure", "always", "never"] = "on-failure"
     """After which exits it is started again by itself."""
     continue_args: Words = ()
-    """Added to the command after a failure, so that an agent goes on with its conversation."""
+    """Added to the command after a failure, and when a session is resumed, so that it goes on where it was."""
     stop_signal: SignalName = int(signal.SIGTERM)
     """What asks it to end."""
     grace: Length = 10 * SECOND
     """How long it has to end before it is killed."""
     deadline: Length = 0
-    """How long one run may last; 0: for ever."""
+    """How long one run may last; 0: for ever, of a session `graph.timeout_seconds`."""
     idle: Length = 0
     """How long it may give no sign of life (output, notification, step, beat_file); 0: for ever."""
     budget: Money = Decimal(0)
-    """What one run may report as spent; 0: no budget."""
+    """What one run may report as spent, or a session in all of its runs; 0: no budget, of a session the settings'."""
+    steps: CountFromZero = 0
+    """How many steps a session may make in all of its runs; 0: `graph.recursion_limit`."""
+    resumes: CountFromZero | None = None
+    """How often a session may be resumed; 0: never. Not given: `daemon.sessionRecovery.maxResumeAttempts`."""
+    priority: Annotated[int, Field(ge=0, le=PRIORITY_MAX)] = 0
+    """Of sessions that are to be resumed at the same time, those with a higher one come first."""
     watchdog: Length = 0
     """It has to say WATCHDOG=1 on its notify socket this often; 0: it need not."""
     ready: Literal["started", "notify", "probe"] = "started"
@@ -259,6 +269,16 @@ class UnitSection(Section):
             raise contradiction("beat_file", "is judged by `idle`, which is not given")
         if self.ready == "probe" and self.probe is None:
             raise contradiction("ready", "it has no `probe` to be ready by")
+        return self
+
+    @model_validator(mode="after")
+    def _is_a_session(self) -> Self:
+        if self.kind == "session" and self.restart == "always":
+            text = "a session that is done stays so; give on-failure or never, or make it a process"
+            raise contradiction("restart", text)
+        for key in () if self.kind == "session" else ONLY_OF_SESSIONS:
+            if key in self.model_fields_set:
+                raise contradiction(key, "is for sessions only: give `kind: session`, or leave it out")
         return self
 
     def unit(self, name: str) -> Unit:

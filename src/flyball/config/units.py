@@ -76,7 +76,8 @@ class Unit:
     """Open files; 0: no limit."""
     restart: RestartWhen = RestartWhen.ON_FAILURE
     continue_args: tuple[str, ...] = ()
-    """Added to the command after a failure, so that an agent goes on with its conversation. Not after a clean exit."""
+    """Added to the command after a failure, so that an agent goes on with its conversation, and when a session is
+    resumed. Not after a clean exit."""
     stop_signal: int = int(signal.SIGTERM)
     grace: Span = 10 * SECOND
     """Between the stop signal and SIGKILL."""
@@ -85,7 +86,13 @@ class Unit:
     idle: Span = 0
     """How long it may give no sign of life (output, notification, step); 0: for ever."""
     budget: int = 0
-    """Millionths of a dollar that one run may report as spent; 0: no budget."""
+    """Millionths of a dollar that one run may report as spent, or a session in all of its runs; 0: no budget."""
+    steps: int = 0
+    """Steps of a session, over all of its runs; 0: as many as the settings say."""
+    resumes: int | None = None
+    """How often a session may be resumed; None: as often as the settings say."""
+    priority: int = 0
+    """Of sessions that are to be resumed at the same time, those with a higher one come first."""
     watchdog: Span = 0
     """It has to say WATCHDOG=1 on its notify socket this often; 0: it need not."""
     ready: str = "started"

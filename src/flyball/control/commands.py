@@ -42,6 +42,9 @@ _UNIT = Argument(name="unit", kind=str, help="The unit's name.", default="")
 _UNITS = Argument(name="units", kind=list, help="Names of units.")
 _ALL = Argument(name="all", kind=bool, help="All units.", default=False)
 _NOTE = Argument(name="note", kind=str, help="Why, for whoever looks later.")
+_USER = Argument(name="user", kind=str, help="All units of this user.")
+_DRY = Argument(name="dry_run", kind=bool, help="Only say what would be done.", default=False)
+_CHECKPOINT = Argument(name="checkpoint", kind=str, help="The number of a checkpoint.")
 
 
 def _command(name: str, right: Right, text: str, run: Callable[[Context, Args], Any], *arguments: Argument) -> Command:
@@ -60,6 +63,15 @@ _LIST: Final = (
         Argument(name="limit", kind=int, help="How many entries of the journal.", default=10),
     ),
     _command(
+        "sessions",
+        Right.LOOK,
+        "Sessions: pieces of work that can be paused and resumed.",
+        looking.sessions,
+        Argument(name="user", kind=str, help="Only of this user."),
+        Argument(name="status", kind=str, help="Only those that are this, in one word."),
+    ),
+    _command("session", Right.LOOK, "All that there is to see of one session.", looking.session, _UNIT, _CHECKPOINT),
+    _command(
         "events",
         Right.LOOK,
         "The journal, the newest entries or those after a number.",
@@ -77,9 +89,21 @@ _LIST: Final = (
         orders.held(Verb.HOLD, "pause"),
         _UNITS,
         _ALL,
+        _USER,
         _NOTE,
+        _DRY,
     ),
-    _command("resume", Right.OPERATE, "Let go on what waits for a person.", orders.resume, _UNITS, _ALL),
+    _command(
+        "resume",
+        Right.OPERATE,
+        "Let go on what waits for a person.",
+        orders.resume,
+        _UNITS,
+        _ALL,
+        _USER,
+        _CHECKPOINT,
+        _DRY,
+    ),
     _command(
         "reset",
         Right.OPERATE,
@@ -90,7 +114,15 @@ _LIST: Final = (
         Argument(name="dry_run", kind=bool, help="Only say what would be forgotten.", default=False),
     ),
     _command(
-        "stop", Right.OPERATE, "End it, and do not start it again.", orders.held(Verb.STOP, "stop"), _UNITS, _ALL, _NOTE
+        "stop",
+        Right.OPERATE,
+        "End it, and do not start it again.",
+        orders.held(Verb.STOP, "stop"),
+        _UNITS,
+        _ALL,
+        _USER,
+        _NOTE,
+        _DRY,
     ),
     _command("start", Right.OPERATE, "Start it.", orders.started("start"), _UNITS, _ALL),
     _command("restart", Right.OPERATE, "End it, and start it again.", orders.started("restart"), _UNITS, _ALL),
@@ -101,7 +133,9 @@ _LIST: Final = (
         orders.held(Verb.STOP, "kill"),
         _UNITS,
         _ALL,
+        _USER,
         _NOTE,
+        _DRY,
     ),
     _command(
         "answer",

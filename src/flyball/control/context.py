@@ -149,7 +149,9 @@ def known_units(look: Look, units: Iterable[str]) -> list[str]:
     return wanted
 
 
-def unknown_unit(unit: str, there: Sequence[str]) -> CommandError:
+def unknown_unit(
+    unit: str, there: Sequence[str], *, remedy: str = "`flyball status` lists all units.", text: str = "no unit {!r}"
+) -> CommandError:
     """What to say of a unit that is not known."""
     near = get_close_matches(unit, there, n=SUGGESTIONS_MAX)
     if near:
@@ -159,4 +161,4 @@ def unknown_unit(unit: str, there: Sequence[str]) -> CommandError:
         hint = f"there are {', '.join(there[:LISTED_MAX])}{more}"
     else:
         hint = "nothing ran here yet"
-    return CommandError("unknown_unit", f"no unit {unit!r}; {hint}", remedy="`flyball status` lists all units.")
+    return CommandError("unknown_unit", f"{text.format(unit)}; {hint}", remedy=remedy)

@@ -1,15 +1,23 @@
 """Commands that look: they change nothing, and need no daemon."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
+from flyball.control import story
 from flyball.control.context import Args, CommandError, Context, known_unit, known_units
+from flyball.control.post_mortem import post_mortem
+from flyball.control.sessions import fired, kind_of, known_session
+from flyball.control.sessions import view as session_view
+from flyball.control.shapes import SessionWord
 from flyball.control.text import entry_data
 from flyball.control.views import reasons_of
 from flyball.core.event import Start
 from flyball.core.time import SECOND
 from flyball.governor import VERB_NAMES
-from flyball.store import Entry
+from flyball.store import Entry, checkpoints
 
 EVENTS_MAX: Final = 10_000
 """Entries in one answer: some megabytes."""
@@ -33,10 +41,64 @@ def state(context: Context, args: Args) -> Any:
     return look.policy_state(known_unit(look, args["unit"]))
 
 
+def sessions(context: Context, args: Args) -> Any:
+    status = args["status"]
+    if status is not None and status not in [*SessionWord]:
+        words = ", ".join(SessionWord)
+        raise CommandError("bad_argument", f"{status!r} is no status of a session; there are {words}", remedy=words)
+    look = context.look()
+    found = [session_view(look, unit) for unit in look.units() if kind_of(look, unit)]
+    found = [view for view in found if args["user"] in (None, view.user) and status in (None, view.status)]
+    return {
+        "sessions": found,
+        "layers": fired(look, found),
+        "counts": dict(sorted(Counter(str(view.status) for view in found).items())),
+        "at": look.now / SECOND,
+    }
+
+
+def session(context: Context, args: Args) -> Any:
+    look = context.look()
+    unit = known_session(look, args["unit"])
+    checkpoint = None
+    if args["checkpoint"] is not None:
+        checkpoint = checkpoints.load(context.governor.store, unit, args["checkpoint"])
+    return {
+        "session": session_view(look, unit),
+        "reasons": look.unit(unit).reasons,
+        "chosen": checkpoints.chosen(context.governor.store, unit),
+        "checkpoint": None if checkpoint is None else _content(checkpoint),
+        "at": look.now / SECOND,
+    }
+
+
+def _content(checkpoint: checkpoints.Checkpoint) -> dict[str, Any]:
+    """What is in a checkpoint: as data where it is JSON, as text where it is that, otherwise only how much it is."""
+    data = checkpoint.data
+    try:
+        content, form = msgspec.json.decode(data), "json"
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        try:
+            content, form = data.decode(), "text"
+        except UnicodeDecodeError:
+            content, form = f"{len(data)} bytes that are no text", "bytes"
+    return {
+        "id": checkpoint.id,
+        "stage": checkpoint.stage,
+        "at": checkpoint.at / SECOND,
+        "version": checkpoint.version,
+        "bytes": len(data),
+        "form": form,
+        "content": content,
+    }
+
+
 def why(context: Context, args: Args) -> Any:
     look = context.look()
     unit = known_unit(look, args["unit"])
     view = look.unit(unit)
+    told = story.read(context.governor.store, unit) if kind_of(look, unit) else None
+    work = session_view(look, unit, told) if told is not None else None
     opinions = look.opinions(unit)
     start = context.governor.look(Start(unit=unit, labels=view.labels)) if not view.running else None
     past = look.past.of(unit)
@@ -56,6 +118,8 @@ def why(context: Context, args: Args) -> Any:
         "start": None if start is None else {"verb": VERB_NAMES[start.verb], "codes": start.codes},
         "detail": past.last_exit.detail if past.last_exit is not None and past.last_exit.cause.failed else "",
         "events": _entries(context, unit, args["limit"]),
+        "session": work,
+        "post_mortem": None if told is None or work is None else post_mortem(work, told, look.now),
         "at": look.now / SECOND,
     }
 

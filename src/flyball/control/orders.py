@@ -2,19 +2,25 @@
 the audit trail; then the daemon, if there is one, is told to look. Nothing here starts or ends anything itself."""
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
-from flyball.control.context import LISTED_MAX, Args, CommandError, Context, known_units
-from flyball.control.shapes import FailureView
+from flyball.control.context import LISTED_MAX, SUGGESTIONS_MAX, Args, CommandError, Context, known_units
+from flyball.control.sessions import kind_of, known_session
+from flyball.control.sessions import view as session_view
+from flyball.control.shapes import FailureView, SessionWord
 from flyball.control.text import times
 from flyball.control.views import Look
 from flyball.core.decision import Decision, Verb
 from flyball.core.event import Held, Released, Start
+from flyball.governor import NO_ROWS, Rows
+from flyball.policies import Session
+from flyball.store import checkpoints
 
 NOTE_MAX: Final = 500
 """Characters of a note: it becomes a part of a reason's text."""
 
-RESUMED: Final = ("manual", "flapping", "restart", "storm", "clock", "resumes")
+RESUMED: Final = ("manual", "flapping", "restart", "storm", "clock", "resumes", "session")
 """Policies whose holds a person ends by `resume`. A quarantine is about one failure, and ends by `reset`."""
 ENDED_BY_POLICY: Final = "ended_by_policy"
 """The code of what was stopped because of its money or its circles: it is not held, but waits for a person too."""
@@ -28,15 +34,20 @@ NO_DAEMON: Final = "Start one: `flyball up -d`; or run this unit alone: `flyball
 
 def held(verb: Verb, name: str) -> Callable[[Context, Args], Any]:
     def order(context: Context, args: Args) -> Any:
+        _refuse_both(args)
         note = _note(context, args["note"] or ("kill" if name == "kill" else ""))
-        if args["all"]:
-            _refuse_both(args)
-            context.governor.submit(Held(scope="fleet", verb=verb, by=context.who, note=note))
-            return _done(context, name, [""])
-        units = _units(context, args["units"], name)
-        for unit in units:
-            context.governor.submit(Held(unit=unit, verb=verb, by=context.who, note=note))
-        return _done(context, name, units)
+        orders = [Held(scope="fleet", verb=verb, by=context.who, note=note)]
+        units = [""]
+        if args["user"]:
+            units, label = units_of(context, args["user"]), {"user": args["user"]}
+            orders = [Held(scope="user", labels=label, verb=verb, by=context.who, note=note)]
+        elif not args["all"]:
+            units = _units(context, args["units"], name)
+            orders = [Held(unit=unit, verb=verb, by=context.who, note=note) for unit in units]
+        if not args["dry_run"]:
+            for one in orders:
+                context.governor.submit(one)
+        return _done(context, name, units, dry=args["dry_run"])
 
     return order
 
@@ -44,42 +55,103 @@ def held(verb: Verb, name: str) -> Callable[[Context, Args], Any]:
 def resume(context: Context, args: Args) -> Any:
     """Whatever waits for a person goes on. Without a unit: what holds the fleet."""
     look = context.look()
-    if args["all"]:
-        _refuse_both(args)
-    units = known_units(look, args["units"]) if args["units"] else look.units() if args["all"] else []
-    released = []
-    if not args["units"]:
-        released += _release(context, look, "")
-    for unit in units:
-        released += _release(context, look, unit)
-    done = _done(context, "resume", units or [""])
+    _refuse_both(args)
+    named = known_units(look, args["units"] or ())
+    units = named or (look.units() if args["all"] else units_of(context, args["user"]) if args["user"] else [])
+    rows = _choice(look, named, args["checkpoint"])
+    releases = [_release(context, look, unit, named=True) for unit in named]
+    if args["user"]:
+        releases = [_release(context, look, "", user=args["user"])]
+    elif not named:
+        releases = [_release(context, look, unit) for unit in ("", *units)]
+    found = [released for released in releases if released is not None]
+    if not args["dry_run"]:
+        for released in found:
+            context.governor.submit(released, rows)
+    done = _done(context, "resume", units or [""], dry=args["dry_run"])
     if not units:  # only the fleet was asked about; what is held all the same is told
         done["units"] = [view for view in done["units"] if view.held]
-    return {**done, "released": released}
+    return {**done, "released": [{"unit": one.unit, "policies": one.policies} for one in found]}
 
 
-def _release(context: Context, look: Look, unit: str) -> list[dict[str, Any]]:
-    """Lift every hold on the unit (on the fleet: "") that a resume lifts."""
-    scope = "unit" if unit else "fleet"
-    opinions = look.opinions(unit) if unit else context.governor.opinions(Start())
+def _release(context: Context, look: Look, unit: str, *, user: str = "", named: bool = False) -> Released | None:
+    """What lifts every hold on the unit (on the fleet: ""; or on that user) that a resume lifts; None if there is
+    nothing to lift. A session that is named is told to go on in any case, unless there is nothing to go on with."""
+    scope, labels = ("user", {"user": user}) if user else ("unit" if unit else "fleet", {})
+    opinions = look.opinions(unit) if unit else context.governor.opinions(Start(labels=labels))
     policies = tuple(
         sorted(
             policy.name
             for policy, _, said in opinions
-            if policy.by == scope and policy.name in RESUMED and _waits_for_a_person(policy.name, said)
+            if policy.by == scope and policy.name in RESUMED and _waits_for_a_person(policy.name, said, named=named)
         )
     )
+    if named and kind_of(look, unit):
+        _refuse_pointless(look, unit, held=bool(policies))
+        policies = policies or (Session.NAME,)
     if not policies:
-        return []
-    context.governor.submit(
-        Released(unit=unit, scope=scope, policies=policies, by=context.who, note=_note(context, ""))
-    )
-    return [{"unit": unit, "policies": policies}]
+        return None
+    note = _note(context, "")
+    return Released(unit=unit, scope=scope, labels=labels, policies=policies, by=context.who, note=note)
 
 
-def _waits_for_a_person(policy: str, said: Decision) -> bool:
+def _refuse_pointless(look: Look, unit: str, *, held: bool) -> None:
+    """CommandError if a session has nothing to go on with, and nobody holds it."""
+    status = session_view(look, unit).status
+    texts = {
+        SessionWord.RUNNING: (
+            "running",
+            "is running: there is nothing to resume",
+            f"To end it: `flyball stop {unit}`.",
+        ),
+        SessionWord.COMPLETED: (
+            "not_paused",
+            "is done: there is nothing to resume",
+            "To do it once more, start it as it was started before.",
+        ),
+        SessionWord.PENDING: ("not_paused", "was never begun: there is nothing to resume", "Start it instead."),
+    }
+    if status in texts and not held:
+        code, text, remedy = texts[status]
+        raise CommandError(code, f"{unit} {text}", remedy=remedy)
+
+
+def _choice(look: Look, named: Sequence[str], checkpoint: str | None) -> Rows:
+    """The rows that say from which checkpoint a session goes on. CommandError if it cannot be that one."""
+    if checkpoint is None:
+        return NO_ROWS
+    if len(named) != 1:
+        text = "a checkpoint is of one session: name that, and no other"
+        raise CommandError("bad_argument", text, remedy="`flyball resume ID --checkpoint C`.")
+    unit = known_session(look, named[0])
+    if session_view(look, unit).status is SessionWord.RUNNING:
+        text = f"{unit} is running: it goes on from where it is"
+        raise CommandError("running", text, remedy=f"To go back to a checkpoint, first end it: `flyball stop {unit}`.")
+    found = checkpoints.load(look.governor.store, unit, checkpoint)
+    return NO_ROWS if found is None else checkpoints.choose(unit, found.id)
+
+
+def units_of(context: Context, user: str) -> list[str]:
+    """The units of a user, by the labels of their last run or of their definition. CommandError if there are none."""
+    look = context.look()
+    defined = {unit.name: unit.labels for unit in context.settings.units}
+    owners = {unit: {**defined.get(unit, {}), **look.labels(unit)}.get("user", "") for unit in look.units()}
+    units = [unit for unit, owner in owners.items() if owner == user]
+    if units:
+        return units
+    users = sorted({*owners.values()} - {""})
+    near = get_close_matches(user, users, n=SUGGESTIONS_MAX)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(users[:LISTED_MAX])}"
+    text = f"no unit of the user {user!r}; {hint if users else 'no unit has a user'}"
+    raise CommandError("unknown_user", text, remedy="`flyball sessions` shows whose each session is.")
+
+
+def _waits_for_a_person(policy: str, said: Decision, *, named: bool) -> bool:
+    """Whether a resume lifts it. A session that waits for its time goes on earlier only if somebody names it: all of
+    them at once would only meet the same limit again."""
     ordered = policy == "manual" and not said.proceeds
-    return said.verb is Verb.HOLD or ordered or ENDED_BY_POLICY in said.codes
+    earlier = named and policy == Session.NAME and not said.proceeds
+    return said.verb is Verb.HOLD or ordered or earlier or ENDED_BY_POLICY in said.codes
 
 
 def reset(context: Context, args: Args) -> Any:
@@ -107,7 +179,7 @@ def reset(context: Context, args: Args) -> Any:
         for kind in kinds:
             released = Released(unit=unit, policies=FORGOTTEN, fingerprint=kind.fingerprint, by=context.who, note=note)
             context.governor.submit(released)
-    return {**_done(context, "reset", list(found)), "cleared": cleared, "dry_run": False}
+    return {**_done(context, "reset", list(found)), "cleared": cleared}
 
 
 def _with_any_failure(look: Look) -> dict[str, Sequence[FailureView]]:
@@ -152,8 +224,7 @@ def started(name: str) -> Callable[[Context, Args], Any]:
     of them, and the daemon starts it."""
 
     def order(context: Context, args: Args) -> Any:
-        if args["all"]:
-            _refuse_both(args)
+        _refuse_both(args)
         units = context.look().units() if args["all"] else _units(context, args["units"], name)
         if context.poke is None:
             raise CommandError(
@@ -171,9 +242,10 @@ def started(name: str) -> Callable[[Context, Args], Any]:
     return order
 
 
-def _done(context: Context, verb: str, units: Sequence[str]) -> dict[str, Any]:
-    """Tell the daemon, and say how the fleet and these units stand now (all of them: "")."""
-    if context.poke is not None:
+def _done(context: Context, verb: str, units: Sequence[str], *, dry: bool = False) -> dict[str, Any]:
+    """Tell the daemon, and say how the fleet and these units stand now (all of them: ""). If it was only asked what
+    would be done, nobody is told."""
+    if context.poke is not None and not dry:
         for unit in units:
             context.poke(unit, verb)
     look = context.look()
@@ -181,20 +253,24 @@ def _done(context: Context, verb: str, units: Sequence[str]) -> dict[str, Any]:
     return {
         "fleet": look.fleet_state(),
         "units": [look.unit(unit) for unit in shown],
+        "sessions": [session_view(look, unit) for unit in shown if kind_of(look, unit)],
         "daemon": context.poke is not None,
+        "told": [unit for unit in shown if unit in context.named] if context.poke is not None else [],
+        "dry_run": dry,
     }
 
 
 def _units(context: Context, units: Sequence[str] | None, name: str) -> list[str]:
     if not units:
-        text = f"{name} needs the name of a unit, or --all"
+        text = f"{name} needs the name of a unit, --user, or --all"
         raise CommandError("bad_argument", text, remedy="`flyball status` lists all units.")
     return known_units(context.look(), units)
 
 
 def _refuse_both(args: Args) -> None:
-    if args["units"]:
-        raise CommandError("bad_argument", "name units, or give --all; not both", remedy="Leave one of them out.")
+    if [bool(args["units"]), args["all"], bool(args.get("user"))].count(True) > 1:
+        text = "name units, or a user, or give --all; not both"
+        raise CommandError("bad_argument", text, remedy="Leave one of them out.")
 
 
 def _note(context: Context, note: str) -> str:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from flyball.core.codec import decode_body
-from flyball.core.event import Exited, Held, Released, Revise, Start
+from flyball.core.event import Exited, Held, Released, Resume, Revise, Start
+from flyball.core.layers import layer_of
 from flyball.core.time import Instant
 from flyball.store import Entry, Store
 
@@ -49,6 +50,12 @@ class UnitPast:
     """When each run that has not exited was started."""
     labels: Mapping[str, str] = field(default_factory=dict)
     orders: tuple[Order, ...] = ()
+    began: Instant | None = None
+    """When its work was begun: by the last start that was no resume, and that it did not make by itself."""
+    started: Instant | None = None
+    """When its last run was."""
+    fired: dict[int, int] = field(default_factory=dict)
+    """How often each layer ended it."""
 
     def hear(self, entry: Entry) -> None:
         """What an entry adds to it. A refused request changed nothing."""
@@ -58,13 +65,18 @@ class UnitPast:
                 return
             case Start():
                 self.restarts += event.again
-                self.by_hand += not event.again and self.starts > 0
+                self.by_hand += not (event.again or isinstance(event, Resume)) and self.starts > 0
                 self.starts += 1
-                self.runs[event.run] = entry.at
+                self.runs[event.run] = self.started = entry.at
                 self.labels = event.labels
+                if self.began is None or not (event.again or isinstance(event, Resume)):
+                    self.began = entry.at
             case Exited():
                 self.exited_at, self.last_exit = entry.at, event
                 self.runs.pop(event.run, None)
+                layer = layer_of(event.error)
+                if layer is not None:
+                    self.fired[layer] = self.fired.get(layer, 0) + 1
             case Held() | Released():
                 self.orders = (*self.orders, Order(entry.at, event))[-ORDERS_MAX:]
         self.since = entry.at

@@ -24,6 +24,20 @@ class Word(StrEnum):
     FAILED = "failed"
 
 
+class SessionWord(StrEnum):
+    """What a session is, in one word."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    BUDGET_EXCEEDED = "budget_exceeded"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """Base of every view."""
 
@@ -189,3 +203,136 @@ class PolicyState(View, frozen=True, kw_only=True):
     """healthy, degraded or halted."""
     consecutive_flaps: int
     exits_in_window: int
+
+
+# Sessions.
+
+
+class CountView(View, frozen=True, kw_only=True):
+    """So many of at most so many."""
+
+    used: int
+    max: int
+
+
+class RoundsView(View, frozen=True, kw_only=True):
+    """Rounds, and the latest readings of how far they agree."""
+
+    reached: int
+    max: int
+    convergence: float | None
+    agreement: float | None
+
+
+class AmountView(View, frozen=True, kw_only=True):
+    """What a session spent, has reserved, and may spend, in millionths."""
+
+    spent: int
+    reserved: int
+    limit: int
+
+
+class DeadlineView(View, frozen=True, kw_only=True):
+    """How long a run lasted, or has lasted so far, and how long it may."""
+
+    started: float | None
+    lasted: float
+    limit: float
+
+
+class PauseView(View, frozen=True, kw_only=True):
+    """Why a session is paused, and until when."""
+
+    reason: str
+    since: float
+    resume_at: float | None
+    """None: a person has to resume it."""
+
+
+class CheckpointView(View, frozen=True, kw_only=True):
+    """A checkpoint that is kept."""
+
+    id: str
+    stage: str
+    at: float
+    bytes: int
+
+
+class SessionView(View, frozen=True, kw_only=True):
+    """All that there is to see of one piece of work: a session, or a thread of a graph. `null` where it has no such
+    limit."""
+
+    id: str
+    kind: str
+    """session or graph."""
+    status: SessionWord
+    held: bool
+    """It waits for a person."""
+    stop_reason: str | None
+    """The code of what ended its last run, if a safeguard or a person did."""
+    failure_reason: str | None
+    """Why it failed: `max_resume_attempts_exceeded`, `timeout`, `lost`, or the type of its error."""
+    layer: int | None
+    """Which of the five layers ended its last run."""
+    resumes: CountView | None
+    steps: CountView | None
+    rounds: RoundsView | None
+    budget: AmountView | None
+    deadline: DeadlineView | None
+    pause: PauseView | None
+    checkpoints: tuple[CheckpointView, ...]
+    """The oldest first."""
+    user: str
+    tree: str
+    started: float | None
+    """When the work was begun."""
+    ended: float | None
+    """When its last run ended; none if it runs, or never ran."""
+
+
+class TimeView(View, frozen=True, kw_only=True):
+    """Where the time of a session went: steps of one pattern."""
+
+    pattern: str
+    part: bool
+    """They were made inside other steps, so their time is part of theirs."""
+    times: int
+    errors: int
+    seconds: float
+    longest: float
+    """Of those that were reported together without their own lengths, the mean."""
+    spent: int
+    """In millionths."""
+
+
+class MomentView(View, frozen=True, kw_only=True):
+    """Something that happened to a session."""
+
+    at: float
+    text: str
+
+
+class LayerView(View, frozen=True, kw_only=True):
+    """What one layer saw."""
+
+    layer: int
+    name: str
+    text: str
+    fired: bool
+
+
+class PostMortemView(View, frozen=True, kw_only=True):
+    """How a session came to be what it is."""
+
+    timeline: tuple[MomentView, ...]
+    whole: bool
+    """The journal still has its beginning."""
+    times: tuple[TimeView, ...]
+    """The longest first."""
+    between: float
+    """Seconds outside all steps that were reported: between them, or in one that did not end."""
+    layers: tuple[LayerView, ...]
+    causes: tuple[str, ...]
+    """Of a timeout: what to look at."""
+    ways_on: tuple[str, ...]
+    """What can be done."""

@@ -78,6 +78,11 @@ def times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
+def counted(count: int, what: str) -> str:
+    """How many: `1 step`, `6 steps`."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 # What happened.
 
 
@@ -133,7 +138,8 @@ def _said(event: Event, decision: Decision) -> str:
     granted = decision.proceeds
     match event:
         case Resume():
-            return "resumed from a checkpoint" if granted else "asked to resume"
+            source = f"checkpoint {event.checkpoint}" if event.checkpoint else "a checkpoint"
+            return f"resumed from {source}" if granted else "asked to resume"
         case Start(again=True):
             after = f" after {format_span(_rounded(event.down))}" if event.down else ""
             return f"started again{after}" if granted else "asked to start again"
@@ -160,18 +166,20 @@ def _said(event: Event, decision: Decision) -> str:
             return f"asks a person: {question_text(event.text, event.choices)}"
         case Answered():
             return _answered(event)
+        case Exited(pause=pause) if pause:
+            return f"paused for {pause}"
         case Exited():
             return "exited: " + exit_text(event.cause, event.error, event.code, event.signal, event.fingerprint)
         case Booted():
             return f"a supervisor started with {event.units} units"
         case Held():
             ordered = {Verb.HOLD: "paused", Verb.STOP: "stopped", Verb.FINISH: "told to finish"}.get(event.verb, "held")
-            return f"{ordered} by {_person(event)}{_scope(event.scope)}"
+            return f"{ordered} by {_person(event)}{_scope(event)}"
         case Released():
             what = (
                 f"failure {short(event.fingerprint)}" if event.fingerprint else ", ".join(event.policies) or "all holds"
             )
-            return f"released by {_person(event)}{_scope(event.scope)}: {what}"
+            return f"released by {_person(event)}{_scope(event)}: {what}"
         case Settled():
             used, reserved = amounts_text(event.used), amounts_text(event.reserved)
             return f"settled by {_person(event)}: {used} used of {reserved} reserved"
@@ -195,16 +203,20 @@ def _person(event: Held | Released | Answered | Settled) -> str:
     return (event.by or "a person") + (f" {event.note}" if event.note else "")
 
 
-def _scope(scope: str) -> str:
-    return "" if scope == "unit" else f" for the {scope}"
+def _scope(event: Held | Released) -> str:
+    whose = f" {event.labels[event.scope]}" if event.scope in event.labels else ""
+    return "" if event.scope == "unit" else f" for the {event.scope}{whose}"
+
+
+def entry_text(event: Event, decision: Decision, at: Instant) -> str:
+    """An entry of the journal in one line. What follows an order is said by the order itself."""
+    return _said(event, decision) if isinstance(event, Held | Released) else describe(event, decision, at)
 
 
 def entry_data(entry: Entry) -> dict[str, Any]:
     """An entry of the journal as data: what it says, in words and in fields."""
     body = decode_body(entry.body)
     event, decision = body.event, body.decision
-    # What follows an order is said by the order itself.
-    order = isinstance(event, Held | Released)
     return {
         "seq": entry.seq,
         "at": entry.at / SECOND,
@@ -212,7 +224,7 @@ def entry_data(entry: Entry) -> dict[str, Any]:
         "event": entry.event,
         "verb": entry.verb,
         "until": None if decision.until >= FOREVER else decision.until / SECOND,
-        "text": _said(event, decision) if order else describe(event, decision, entry.at),
+        "text": entry_text(event, decision, entry.at),
         "reasons": msgspec.to_builtins(decision.reasons),
         "data": msgspec.to_builtins(event),
     }

@@ -27,7 +27,7 @@ from flyball.control.shapes import (
 from flyball.core import window
 from flyball.core.codec import decode_state
 from flyball.core.decision import PROCEED, Decision, Verb
-from flyball.core.event import Held, Resume, Start
+from flyball.core.event import Held, Released, Resume, Start
 from flyball.core.panel import REFUSED
 from flyball.core.policy import AnyPolicy, Gate, Key, S, State
 from flyball.core.time import FOREVER, Instant, later, seconds
@@ -78,6 +78,17 @@ ENDS: Final = {
 """What an end without another run is called, by its code. All others: finished."""
 
 
+WAITS_TO_RESUME: Final = "waits_to_resume"
+"""The wait of a session that is paused: it is no punishment for a failure."""
+
+
+NO_LABELS: Final[Mapping[str, str]] = {}
+
+KNOWN_BY: Final = frozenset(("budget", "session", "definition", "checkpoints"))
+"""Records by which a unit is known that the journal does not know any more, besides what everybody's policies know. Not
+all records are read for that: checkpoints can be large."""
+
+
 STARTS: Final = ("start", "restart")
 """Orders that take back what a person ordered before; their note ends with their name."""
 
@@ -95,7 +106,9 @@ class Look:
 
     def units(self) -> list[str]:
         """Every unit that is known by the settings, the states or the journal."""
-        stated = {key.subject for key in self.governor.store.states() if key.by == "unit"}
+        store = self.governor.store
+        known_by = {policy.name for policy in self.governor.panel.policies_of("") if policy.by == "unit"}
+        stated = {key.subject for name in known_by | KNOWN_BY for key in store.states(name) if key.by == "unit"}
         return sorted({*self._named, *stated, *self.past.units} - {""})
 
     def opinions(self, unit: str) -> Sequence[Opinion]:
@@ -104,9 +117,14 @@ class Look:
         opinions = self.governor.opinions(Start(unit=unit, run=run, labels=labels))
         return opinions if run else [*opinions, *self._refusal(unit, labels, opinions)]
 
-    def unit(self, unit: str) -> UnitView:
-        """All that there is to see of one unit."""
-        past, opinions = self.past.of(unit), self.opinions(unit)
+    def labels(self, unit: str) -> Mapping[str, str]:
+        """Those of its run, or of its last one."""
+        return self._run(unit)[1]
+
+    def unit(self, unit: str, opinions: Sequence[Opinion] | None = None) -> UnitView:
+        """All that there is to see of one unit, of which this is what its policies say."""
+        past, labels = self.past.of(unit), self.labels(unit)
+        opinions = self.opinions(unit) if opinions is None else opinions
         live = tuple(self._live(opinions, past))
         running = any(not run.lost for run in live)
         binds = _binds_a_run if running else _binds_a_start
@@ -120,9 +138,9 @@ class Look:
             running=running,
             since=_at(past.since),
             until=_at(decision.until) if decision.verb in (Verb.WAIT, Verb.HOLD) else None,
-            reasons=reasons_of(heard, unit),
+            reasons=reasons_of(heard, unit, labels),
             restarts=self._restarts(opinions, past),
-            failures_in_a_row=max((state.row for _, state, _ in _of(Restart, opinions, "unit")), default=0),
+            failures_in_a_row=max((state.row for _, state, _ in states_of(Restart, opinions, "unit")), default=0),
             failures=_failures(opinions, self.now),
             last_exit=_exit(past),
             live=live,
@@ -130,13 +148,13 @@ class Look:
             questions=tuple(self._questions(opinions, live)),
             revision=self._revision(unit),
             orders=_orders(past.orders),
-            labels=dict(self._run(unit)[1]),
+            labels=dict(labels),
         )
 
     def fleet_state(self) -> FleetState:
         """What the fleet is, without its units."""
         opinions = self.governor.opinions(Start())
-        ordered = max((state.verb for _, state, _ in _of(Manual, opinions, "fleet")), default=Verb.PROCEED)
+        ordered = max((state.verb for _, state, _ in states_of(Manual, opinions, "fleet")), default=Verb.PROCEED)
         ends = ordered in (Verb.FINISH, Verb.STOP)
         held = joined(opinions).verb is Verb.HOLD
         drains = ends and bool(self.governor.store.states(Exclusive.NAME))
@@ -150,7 +168,7 @@ class Look:
     def fleet(self, units: Sequence[UnitView]) -> FleetView:
         """The fleet, of which these are all the units."""
         state, breakers = self.fleet_state(), self._breakers()
-        storms = _of(Storm, self.governor.opinions(Start()), "fleet")
+        storms = states_of(Storm, self.governor.opinions(Start()), "fleet")
         return FleetView(
             state=state.state,
             held=state.held,
@@ -167,7 +185,7 @@ class Look:
 
     def policy_state(self, unit: str) -> PolicyState:
         """What the flapping policy knows: the three states, flaps in a row, failing exits within its window."""
-        for policy, state, decision in _of(Flapping, self.governor.opinions(Start(unit=unit)), "unit"):
+        for policy, state, decision in states_of(Flapping, self.governor.opinions(Start(unit=unit)), "unit"):
             word = "halted" if decision.verb is Verb.HOLD else "degraded" if state.flaps else "healthy"
             within = policy.failing_within_window(state, state.lived.at(self.now))
             return PolicyState(state=word, consecutive_flaps=state.flaps, exits_in_window=within)
@@ -204,7 +222,7 @@ class Look:
         return None if data is None else _readable(kind, data)
 
     def _live(self, opinions: Sequence[Opinion], past: UnitPast) -> Iterable[LiveView]:
-        for _, state, _ in _of(Exclusive, opinions, "unit"):
+        for _, state, _ in states_of(Exclusive, opinions, "unit"):
             for run, live in state.runs.items():
                 since = past.runs.get(run)
                 yield LiveView(
@@ -219,7 +237,7 @@ class Look:
     def _questions(self, opinions: Sequence[Opinion], live: Iterable[LiveView]) -> Iterable[QuestionView]:
         """Those that somebody still waits for: not those of a run that is lost, which nobody has reported yet."""
         lost = {run.run for run in live if run.lost}
-        for _, state, _ in _of(Question, opinions, "unit"):
+        for _, state, _ in states_of(Question, opinions, "unit"):
             for id_, asked in state.open.items():
                 if asked.until > self.now and asked.run not in lost and not self._gone(asked.run):
                     yield QuestionView(
@@ -233,7 +251,9 @@ class Look:
                     )
 
     def _restarts(self, opinions: Sequence[Opinion], past: UnitPast) -> RestartsView:
-        counts = (window.count(state.restarts, self.now, p.window) for p, state, _ in _of(Restart, opinions, "unit"))
+        counts = (
+            window.count(state.restarts, self.now, p.window) for p, state, _ in states_of(Restart, opinions, "unit")
+        )
         return RestartsView(last_hour=sum(counts), total=past.restarts, by_hand=past.by_hand)
 
     def _revision(self, unit: str) -> str:
@@ -271,8 +291,11 @@ def joined(opinions: Iterable[Opinion]) -> Decision:
     return decision
 
 
-def reasons_of(opinions: Iterable[Opinion], unit: str = "") -> tuple[ReasonView, ...]:
+def reasons_of(
+    opinions: Iterable[Opinion], unit: str = "", labels: Mapping[str, str] = NO_LABELS
+) -> tuple[ReasonView, ...]:
     """Their reasons, the strictest first, and of those the one that lasts longest."""
+    whose = {"unit": unit, "user": f"--user {labels['user']}" if "user" in labels else ""}
     found = [
         ReasonView(
             policy=reason.policy,
@@ -280,7 +303,7 @@ def reasons_of(opinions: Iterable[Opinion], unit: str = "") -> tuple[ReasonView,
             verb=VERB_NAMES[reason.verb],
             code=reason.code,
             text=reason.text,
-            remedy=_remedy(reason.remedy, unit if policy.by == "unit" else ""),
+            remedy=_remedy(reason.remedy, whose.get(policy.by, "")),
             until=_at(decision.until),
         )
         for policy, _, decision in opinions
@@ -290,12 +313,14 @@ def reasons_of(opinions: Iterable[Opinion], unit: str = "") -> tuple[ReasonView,
     return tuple(found)
 
 
-def _remedy(remedy: str, unit: str) -> str:
+def _remedy(remedy: str, whose: str) -> str:
     """A policy does not know whom it speaks of: the name is added to what a person is to type."""
-    if not unit:
+    if not whose:
         return remedy
-    named = remedy.replace("` it", "`").replace("`flyball resume`", f"`flyball resume {unit}`")
-    return named.replace("`flyball start`", f"`flyball start {unit}`").replace("`flyball why`", f"`flyball why {unit}`")
+    named = remedy.replace("` it", "`")
+    for verb in ("resume", "start", "why"):
+        named = named.replace(f"`flyball {verb}`", f"`flyball {verb} {whose}`")
+    return named
 
 
 def _binds_a_run(opinion: Opinion) -> bool:
@@ -320,12 +345,12 @@ def _word(heard: Sequence[Opinion], decision: Decision, opinions: Sequence[Opini
         case Verb.FINISH:
             return next((ENDS[code] for code in codes if code in ENDS), Word.FINISHED)
         case Verb.WAIT:
-            return Word.COOLING
-    flaps = any(state.flaps for _, state, _ in _of(Flapping, opinions, "unit"))
+            return Word.PAUSED if WAITS_TO_RESUME in codes else Word.COOLING
+    flaps = any(state.flaps for _, state, _ in states_of(Flapping, opinions, "unit"))
     return Word.DEGRADED if flaps else Word.HEALTHY
 
 
-def _of(kind: type[Any], opinions: Iterable[Opinion], by: str) -> Iterable[tuple[Any, Any, Decision]]:
+def states_of(kind: type[Any], opinions: Iterable[Opinion], by: str) -> Iterable[tuple[Any, Any, Decision]]:
     """Those of one kind of policy and scope whose states could be read."""
     for policy, state, decision in opinions:
         if isinstance(policy, kind) and policy.by == by and _is_its_own(policy, state):
@@ -346,12 +371,14 @@ def _readable(kind: type[S], data: bytes) -> S | None:
 def _failures(opinions: Sequence[Opinion], now: Instant) -> tuple[FailureView, ...]:
     """What quarantine and cooldown remember. They count alike, but each forgets by its own rule."""
     waits = {
-        name: failure for _, state, _ in _of(Cooldown, opinions, "unit") for name, failure in state.failures.items()
+        name: failure
+        for _, state, _ in states_of(Cooldown, opinions, "unit")
+        for name, failure in state.failures.items()
     }
     found: dict[str, FailureView] = {}
     limit = 0
     counted = dict(waits)
-    for policy, state, _ in _of(Quarantine, opinions, "unit"):
+    for policy, state, _ in states_of(Quarantine, opinions, "unit"):
         limit = policy.failures_max
         counted.update(state.failures)
     for name, failure in counted.items():
@@ -408,6 +435,12 @@ def _orders(orders: Iterable[Order]) -> tuple[OrderView, ...]:
 
 def _name_of(given: Order) -> str:
     order = given.order
+    if order.scope in order.labels:
+        return f"{_verb_of(order)} {order.scope} {order.labels[order.scope]}"
+    return _verb_of(order)
+
+
+def _verb_of(order: Held | Released) -> str:
     if isinstance(order, Held):
         return {Verb.HOLD: "pause", Verb.STOP: "stop", Verb.FINISH: "finish"}.get(order.verb, "hold")
     if order.fingerprint:

@@ -143,7 +143,9 @@ class Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ago: Span = 0
     """How long before this report it was asked for: steps inside an allowance are reported together."""
     times: int = 1
-    """How many. Then `reserved` and `used` are of all of them together, and `ago` is of the last."""
+    """How many. Then `reserved`, `used` and `lasted` are of all of them together, and `ago` is of the last."""
+    lasted: Span = 0
+    """How long it took, where whoever made it says so. For people only: nothing is decided by it."""
 
     def __post_init__(self) -> None:
         if self.times < 1:

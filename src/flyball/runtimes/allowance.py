@@ -70,6 +70,8 @@ class RunSteps:
     ) -> None:
         self.part = part
         """They are parts of steps that were granted already."""
+        self.last = False
+        """The run wraps up: each step that is asked for from now on is one of its last."""
         self._governor = governor
         self._now = governor.clock.now
         self._unit, self._run, self._labels = unit, run, dict(labels or {})
@@ -112,6 +114,7 @@ class RunSteps:
 
     def ask(self, pattern: str = "", call: str = "", cost: Amounts = NOTHING, *, last: bool = False) -> Decision:
         """May the run make this step? `cost` is its worst case."""
+        last = last or self.last
         decision = self._ask_here(pattern, call, cost, last)
         if decision is not None:
             return decision
@@ -151,6 +154,7 @@ class RunSteps:
         self, pattern: str = "", call: str = "", cost: Amounts = NOTHING, *, last: bool = False
     ) -> Decision:
         """`ask`, without blocking the loop."""
+        last = last or self.last
         decision = self._ask_here(pattern, call, cost, last)
         if decision is not None:
             return decision

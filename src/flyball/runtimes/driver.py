@@ -21,7 +21,7 @@ from flyball.core.decision import PROCEED, Decision, Verb, proceed
 from flyball.core.event import Beat, Cause, Event, Exited, Start
 from flyball.core.time import FOREVER, SECOND, Instant, Span
 from flyball.errors import StoreError
-from flyball.governor import Governor
+from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.runtimes.bridge import bring, submit
 from flyball.runtimes.flag import Flag
 
@@ -106,6 +106,9 @@ class Stage(StrEnum):
 
 
 Listener = Callable[["Driver", Event, Decision], None]
+Opening = Callable[[Start], Awaitable[tuple[Start, Rows]]]
+"""Makes of a plain start what the run really is (a session that was begun is resumed), and says what is to be written
+with it if it is granted. It may take its time."""
 Sleep = Callable[[asyncio.Event, Instant], Awaitable[None]]
 
 
@@ -146,6 +149,8 @@ class Driver:
     adopted: str = ""
     """The first run is one that lives already, begun by another supervisor. It was granted long ago, so nothing is
     asked but whether it may go on."""
+    opening: Opening | None = None
+    """Of units whose runs do not all begin alike."""
     listener: Listener | None = None
     """Told of every answer, for one line of log or terminal. It decides nothing."""
     troubled: Callable[[StoreError | None], None] | None = None
@@ -192,9 +197,11 @@ class Driver:
         if self.adopted:
             self.run_id, self.adopted = self.adopted, ""
             return proceed(until=0)
-        start = self._next_start()
+        start, rows = self._next_start(), NO_ROWS
+        if self.opening is not None:
+            start, rows = await self.opening(start)
         self.run_id = start.run
-        return await self._submit(start)
+        return await self._submit(start, rows)
 
     def _next_start(self) -> Start:
         self._number += 1
@@ -242,9 +249,12 @@ class Driver:
         await ending
 
     async def _exit_and_ask(self, exited: Exited) -> tuple[Decision, Decision | None]:
-        """Report the exit, and ask for the next start in the same breath, unless there is something to wait for."""
-        self.again = True
+        """Report the exit, and ask for the next start in the same breath, unless there is something to wait for, or
+        what that start is depends on how the exit is judged."""
+        self.again = not exited.pause
         self._exited_at = self.governor.clock.now()
+        if self.opening is not None:
+            return await self._exit(exited), None
         start = self._next_start()
         asked: Future[tuple[Decision, Decision | None]] | None = None
 
@@ -268,6 +278,16 @@ class Driver:
             self.run_id = start.run
             self._tell(start, leave)
         return answer, leave
+
+    async def _exit(self, exited: Exited) -> Decision:
+        """Report the exit; also when the drive is cancelled meanwhile."""
+        reporting = asyncio.ensure_future(self._submit(exited))
+        try:
+            return await asyncio.shield(reporting)
+        except asyncio.CancelledError:
+            self.give_up()
+            await reporting
+            raise
 
     def _ask_at(self, until: Instant) -> Instant:
         """Shortly before the lease ends; or, where asking early did not make it longer, at its end."""
@@ -318,8 +338,8 @@ class Driver:
         self._tell(beat, decision)
         return decision
 
-    async def _submit(self, event: Event) -> Decision:
-        decision = await self._insist(lambda: self.governor.submit_soon(event))
+    async def _submit(self, event: Event, rows: Rows = NO_ROWS) -> Decision:
+        decision = await self._insist(lambda: self.governor.submit_soon(event, rows))
         self._tell(event, decision)
         return decision
 

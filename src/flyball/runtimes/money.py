@@ -256,6 +256,7 @@ class Purse:
         here = self._whose()
         unit, run, own = (self._unit, self._run, self._labels) if here is None else (here.unit, here.run, here.labels)
         part = here is not None and here.steps.part
+        last = last or (here is not None and here.steps.last)
         step = Step(unit=unit, run=run, labels={**own, **labels}, pattern=pattern, cost=cost, last=last, part=part)
         for meter in cost:
             told = (unit, meter) in self._unbounded or len(self._unbounded) >= TOLD_MAX

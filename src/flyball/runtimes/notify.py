@@ -110,7 +110,7 @@ class Notify:
             if uid == own and len(os.fsencode(path)) <= PATH_BYTES_MAX:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             else:
-                path = _shared_folder(own) / f"{digest([str(path)])}.sock"
+                path = shared_folder(own) / f"{digest([str(path)])}.sock"
             notify = cls(path, uid)
             notify._bind()
         except OSError as error:
@@ -306,7 +306,7 @@ def _parent_and_session(pid: int) -> tuple[int, int] | None:
     return int(fields[1]), int(fields[3])
 
 
-def _shared_folder(own: int) -> Path:
+def shared_folder(own: int) -> Path:
     """A folder with a short path where others can reach what is theirs, but not see what there is. One that somebody
     else made, where everybody may, is not used."""
     import tempfile  # noqa: PLC0415 - most units do not need it, and a supervisor would have it in its memory for good

@@ -1,8 +1,9 @@
 """A unit's post in a supervisor: its driver, what it waits for before it starts, and what orders do to it.
 
 The driver decides nothing about itself; this decides nothing about runs. Here is only what comes before a drive and
-after it: units that have to be up first, an order that starts again what is over, one that ends what runs. A drive is
-left only where nothing is on its way to the store, so no run is granted that nobody begins.
+after it: units that have to be up first, an order that starts again what is over, one that ends what runs, and whose
+turn it is when many sessions may be resumed. A drive is left only where nothing is on its way to the store, so no run
+is granted that nobody begins.
 """
 
 import asyncio
@@ -16,12 +17,12 @@ from typing import Final, Protocol
 from flyball.config.units import OnSupervisorDeath, Unit
 from flyball.core.codec import decode_state
 from flyball.core.decision import Decision
-from flyball.core.event import Cause, Event, Exited
+from flyball.core.event import Cause, Event, Exited, Resume, Start
 from flyball.core.failure import digest
 from flyball.core.policy import Key
 from flyball.core.time import FOREVER, Instant, Span
 from flyball.errors import FlyballError
-from flyball.governor import Governor
+from flyball.governor import Governor, Rows
 from flyball.policies.restart import State as Restarts
 from flyball.runtimes import kept
 from flyball.runtimes.driver import ASK_EARLY, Driver, Ending, Life, NotBegun, Stage, doze_until
@@ -29,6 +30,8 @@ from flyball.runtimes.flag import Flag
 from flyball.runtimes.guardian import Guard
 from flyball.runtimes.kept import Record
 from flyball.runtimes.process import ProcessLife
+from flyball.runtimes.session.command import CommandSession
+from flyball.runtimes.session.turns import Turns
 from flyball.runtimes.watched import WatchedHands
 
 log = logging.getLogger(__name__)
@@ -94,6 +97,8 @@ class Post:
     pace: Pace
     kept_folder: Path
     guard: Guard | None = None
+    turns: Turns = field(default_factory=Turns)
+    """Of all sessions of the supervisor."""
     again: bool | None = None
     """Its first start is one that nobody asked for; None: to be looked up."""
     driver: Driver = field(init=False)
@@ -114,6 +119,10 @@ class Post:
     """Its run is to be ended without grace."""
     _fresh: bool = False
     """It is to be started anew, whatever ended its last run."""
+    _asked_for: bool = False
+    """A person wants its next run: it does not wait for its turn."""
+    _turn: "asyncio.Future[None] | None" = None
+    """Which it waits for."""
     _ordered: asyncio.Event = field(default_factory=Flag)
     _answered: asyncio.Event | None = None
     """Set by the next answer of the governor, while somebody waits for it."""
@@ -131,6 +140,7 @@ class Post:
             listener=self._heard,
             troubled=self._troubled,
             sleep=self._sleep,
+            opening=self._open if self.hands.session is not None else None,
         )
         self.up = self.others.up(self.unit.name)
         self.hands.on_up = self._came_up
@@ -251,6 +261,7 @@ class Post:
         self._leaving = True
         if self._life is not None and self._process is not None and self._process.ending is None:
             self._cancel()
+        self._wait_no_more()
         self.driver.give_up()
 
     def _cancel(self) -> None:
@@ -265,6 +276,8 @@ class Post:
         """Somebody ordered something, and it is in the journal. Have it obeyed; returns when the unit has asked what
         that means for it, unless it has reasons to take long."""
         answered = self._answered = asyncio.Event()
+        self._asked_for = verb in ("start", "resume") and self._life is None
+        self._wait_no_more()
         if verb in ("start", "resume", "reset") and self._life is None:
             self.driver.again = verb != "start" and await asyncio.to_thread(self._is_again)
         if verb == "kill":
@@ -306,6 +319,28 @@ class Post:
         self._tasks = (*(other for other in self._tasks if not other.done()), task)
 
     # What the driver is given.
+
+    async def _open(self, start: Start) -> tuple[Start, Rows]:
+        """A session's start as what it is. If it is resumed by itself, and may be, it waits for its turn."""
+        session = self.hands.session
+        assert session is not None  # noqa: S101 - only then this is called
+        may_be = await asyncio.to_thread(self._may_be_resumed, session, start)
+        if may_be and not (self._asked_for or self._leaving):
+            self._turn = self.turns.take(self.unit.name, self.unit.priority)
+            await self._turn
+        self._asked_for = False
+        opened = await asyncio.to_thread(session.open, start)
+        if self._leaving:
+            raise _Left
+        return opened
+
+    def _may_be_resumed(self, session: CommandSession, start: Start) -> bool:
+        opened, _ = session.open(start)
+        return isinstance(opened, Resume) and self.governor.look(opened).proceeds
+
+    def _wait_no_more(self) -> None:
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
 
     async def begin(self, run: str, *, again: bool) -> Life:
         """Begin a run, unless the drive is being left."""
@@ -375,11 +410,13 @@ class Post:
     async def _sleep_between_runs(self, poked: asyncio.Event, until: Instant) -> None:
         if self._leaving:
             raise _Left
-        self.pace.waiting += 1
+        is_paced = self.hands.session is None  # sessions have turns instead
+        self.pace.waiting += is_paced
         try:
-            await doze_until(poked, self.pace.later(self.unit.name, self.governor.clock.now(), until))
+            at = self.pace.later(self.unit.name, self.governor.clock.now(), until) if is_paced else until
+            await doze_until(poked, at)
         finally:
-            self.pace.waiting -= 1
+            self.pace.waiting -= is_paced
         if self._leaving:
             raise _Left
 

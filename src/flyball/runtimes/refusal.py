@@ -19,6 +19,10 @@ class Refused(FlyballError):
         texts = "; ".join(reason.text for reason in decision.reasons) or self.reason.text
         super().__init__(f"{what}: {texts}" if what else texts, remedy=self.reason.remedy)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """As it is, and not made anew from its text: it may cross from the process that it was raised in."""
+        return _same, (type(self), self.args, self.__dict__)
+
     @property
     def verb(self) -> Verb:
         """What to do: WAIT and ask again, FINISH in order, or STOP."""
@@ -46,6 +50,13 @@ def refusal(decision: Decision, now: Instant, what: str = "") -> Refused:
     if "circuit_open" in codes or "circuit_half_open" in codes:
         return CircuitOpen(decision, now, what)
     return Refused(decision, now, what)
+
+
+def _same(kind: type[Refused], args: tuple[object, ...], attributes: dict[str, object]) -> Refused:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 def _seconds(decision: Decision, now: Instant) -> float | None:

@@ -3,12 +3,15 @@
 Each step is put to the governor by itself, in the order in which it was said, and answered when the answer is on disk.
 A step that was made without asking is asked for now: it counts, whoever forgot to ask. Texts of calls and results are
 not kept, only their fingerprints: they may carry secrets. An answer that ends the run is handed to whoever drives it.
+
+A session also reports its checkpoints, and that it pauses. A checkpoint is one step, and on disk when it is answered.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -16,13 +19,17 @@ import msgspec
 from flyball.config.money import micro, rounded_up
 from flyball.core.amounts import MONEY
 from flyball.core.decision import PROCEED, Decision, Verb
-from flyball.core.event import NOTHING, Amounts, Beat, Event, Step, Stepped, Work
+from flyball.core.event import NOTHING, Amounts, Beat, Cause, Event, Step, Stepped, Work
 from flyball.core.failure import call_fingerprint, digest, result_fingerprint
-from flyball.core.time import FOREVER, SECOND
+from flyball.core.name import IN_WORDS, is_name
+from flyball.core.time import DAY, FOREVER, SECOND, Instant, span
 from flyball.errors import FlyballError
-from flyball.governor import Governor
+from flyball.governor import NO_ROWS, Governor, Rows
+from flyball.policies.session import PERSON
 from flyball.runtimes.amounts import check_name, whole
+from flyball.runtimes.driver import Ending
 from flyball.runtimes.notify import OWN_KEYS, Message
+from flyball.runtimes.session.command import CommandSession
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +40,16 @@ ASKED_MAX: Final = 64
 PATTERN_MAX: Final = 200
 """Characters of a pattern. It is a name; what is longer is cut."""
 GAUGES_MAX: Final = 16
+PAUSE_MAX: Final = 366 * DAY
+"""What has to rest longer than a year is not paused but over."""
 
 STEP: Final = "X_FLYBALL_STEP"
 STEPPED: Final = "X_FLYBALL_STEPPED"
 SPENT: Final = "X_FLYBALL_SPENT"
 PROGRESS: Final = "X_FLYBALL_PROGRESS"
-_ANSWERED: Final = frozenset({STEP, STEPPED, SPENT, PROGRESS})
+CHECKPOINT: Final = "X_FLYBALL_CHECKPOINT"
+PAUSE: Final = "X_FLYBALL_PAUSE"
+_ANSWERED: Final = frozenset({STEP, STEPPED, SPENT, PROGRESS, CHECKPOINT, PAUSE})
 
 
 Said = int | float | str
@@ -79,6 +90,34 @@ class Made(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             check_name(gauge)
 
 
+class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`X_FLYBALL_CHECKPOINT`: my file has a new checkpoint."""
+
+    stage: str = ""
+    """After which stage: it counts as a step of that name."""
+    id: str | int = ""
+
+
+class Pauses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`X_FLYBALL_PAUSE`: I am about to exit, and am to be resumed."""
+
+    reason: str
+    after: float | None = None
+    """Seconds until then."""
+    id: str | int = ""
+
+    def __post_init__(self) -> None:
+        if not is_name(self.reason):
+            raise ValueError(f"the reason {self.reason[:PATTERN_MAX]!r} is no name: {IN_WORDS}")
+        if self.after is not None and self.reason == PERSON:
+            raise ValueError("a pause for a person ends when a person says so: leave `after` out")
+        if self.after is not None and not 0 <= self.after <= PAUSE_MAX / SECOND:
+            raise ValueError(f"after: {self.after} is not from 0 to {PAUSE_MAX // SECOND} seconds")
+
+
+Report = Asked | Made | Kept | Pauses | str | int
+
+
 def _ignore(_: Any) -> None:
     pass
 
@@ -95,12 +134,19 @@ class Reporter:
         *,
         told: Callable[[Decision], None] = _ignore,
         pause: Callable[[bool], None] = _ignore,
+        session: CommandSession | None = None,
     ) -> None:
         self._governor = governor
         self._unit, self._run, self._labels = unit, run, dict(labels or {})
         self._told = told
         """Called with a decision that ends the run. A refused request leaves no trace: asking again would not tell."""
         self._pause = pause
+        self._session = session
+        """None: it is no session, and has no checkpoints."""
+        self._pauses: tuple[str, Instant] | None = None
+        """Why it pauses and until when, since it said so."""
+        self._progress = False
+        """It kept a checkpoint."""
         self._waiting: deque[Message | None] = deque()
         self._working: asyncio.Task[None] | None = None
         self._asked: dict[tuple[str, str], list[Amounts]] = {}
@@ -120,6 +166,22 @@ class Reporter:
         """Wait until everything that was said has been put to the governor. To be called before the exit is."""
         if self._working is not None:
             await asyncio.shield(self._working)
+
+    def judged(self, ending: Ending) -> Ending:
+        """How a run ended, by what it said of itself: if it said that it pauses, it did, whatever its exit code."""
+        if self._pauses is None:
+            return replace(ending, progress=True) if self._progress else ending
+        reason, resume_at = self._pauses
+        return Ending(
+            Cause.STOPPED,
+            error=reason,
+            code=ending.code,
+            signal=ending.signal,
+            detail=ending.detail,
+            pause=reason,
+            resume_at=resume_at,
+            progress=self._progress,
+        )
 
     def _put(self, message: Message | None) -> None:
         self._waiting.append(message)
@@ -149,6 +211,11 @@ class Reporter:
         """Everything that a message says, in its order, and one answer to all of it. If a part of it is wrong, none of
         it counts."""
         reports = [_read(key, value) for key, value in message.pairs if key in _ANSWERED]
+        session, checkpoint = self._session, b""
+        if any(isinstance(report, Kept | Pauses) for report in reports) and session is None:
+            raise ValueError("this unit is no session, so it has no checkpoints and no pauses; give it `kind: session`")
+        if session is not None and any(isinstance(report, Kept) for report in reports):
+            checkpoint = await asyncio.to_thread(session.take)
         decision = PROCEED
         for report in reports:
             match report:
@@ -156,6 +223,16 @@ class Reporter:
                     decision |= await self._ask(report)
                 case Made():
                     decision |= await self._made(report)
+                case Kept(stage=stage) if session is not None:
+                    rows = await asyncio.to_thread(session.rows, stage, checkpoint)
+                    # That it has another checkpoint than before is what it got done.
+                    made = Made(pattern=stage or "checkpoint", world=digest([checkpoint.hex()]))
+                    decision |= await self._made(made, rows)
+                    self._progress = True
+                case Pauses(reason=reason, after=after):
+                    resume_at = 0 if after is None else self._governor.clock.now() + span(after)
+                    self._pauses = reason, resume_at
+                    decision |= await self._submit(self._event(Beat))
                 case str(progress):
                     self._world = digest(["progress", progress])
                     decision |= await self._submit(self._event(Beat))
@@ -175,7 +252,7 @@ class Reporter:
             decision |= await self._submit(self._event(Stepped, done=(refused,)))
         return decision
 
-    async def _made(self, made: Made) -> Decision:
+    async def _made(self, made: Made, rows: Rows = NO_ROWS) -> Decision:
         pattern, call, used = _names(made.pattern, made.call, made.used)
         decision = PROCEED
         costs = self._asked.get((pattern, call))
@@ -198,7 +275,7 @@ class Reporter:
             gauges=made.gauges,
         )
         self._world = ""
-        after = await self._submit(self._event(Stepped, done=(work,)))
+        after = await self._submit(self._event(Stepped, done=(work,)), rows)
         return after if decision.proceeds else decision | after
 
     def _note(self, pattern: str, call: str, cost: Amounts) -> None:
@@ -212,16 +289,20 @@ class Reporter:
     def _event(self, kind: type[Event], **fields: Any) -> Event:
         return kind(unit=self._unit, run=self._run, labels=self._labels, **fields)
 
-    async def _submit(self, event: Event) -> Decision:
-        return await asyncio.wrap_future(self._governor.submit_soon(event))
+    async def _submit(self, event: Event, rows: Rows = NO_ROWS) -> Decision:
+        return await asyncio.wrap_future(self._governor.submit_soon(event, rows))
 
 
-def _read(key: str, value: str) -> Asked | Made | str | int:
+def _read(key: str, value: str) -> Report:
     try:
         if key == STEP:
             return msgspec.json.decode(value, type=Asked)
         if key == STEPPED:
             return msgspec.json.decode(value, type=Made)
+        if key == CHECKPOINT:
+            return msgspec.json.decode(value, type=Kept)
+        if key == PAUSE:
+            return msgspec.json.decode(value, type=Pauses)
         return value if key == PROGRESS else micro(rounded_up(value.strip()))
     except (msgspec.MsgspecError, ValueError) as error:
         raise ValueError(f"{key.removeprefix(OWN_KEYS).lower()}: {error}") from None
@@ -233,7 +314,7 @@ def _names(pattern: str, call: str, amounts: Mapping[str, Said]) -> tuple[str, s
     return pattern, call_fingerprint(pattern, call) if call else "", whole(amounts)
 
 
-def _as_json(decision: Decision, governor: Governor, reports: list[Asked | Made | str | int]) -> dict[str, object]:
+def _as_json(decision: Decision, governor: Governor, reports: list[Report]) -> dict[str, object]:
     answer: dict[str, object] = {"verb": decision.verb.name.lower()}
     if decision.until < FOREVER and decision.verb is not Verb.PROCEED:
         answer["seconds"] = max(0, decision.until - governor.clock.now()) / SECOND
@@ -241,7 +322,7 @@ def _as_json(decision: Decision, governor: Governor, reports: list[Asked | Made 
         {"policy": reason.policy, "code": reason.code, "text": reason.text, "remedy": reason.remedy}
         for reason in decision.reasons
     ]
-    ids = [report.id for report in reports if isinstance(report, Asked | Made) and report.id != ""]
+    ids = [report.id for report in reports if not isinstance(report, str | int) and report.id != ""]
     if ids:
         answer["id"] = ids[-1]
     return answer

@@ -1,7 +1,8 @@
 """The hands of one unit in a supervisor: they begin processes, listen to them, and judge whether they hang.
 
 A unit that asks for none of it has no socket and no timer. A life that hangs, or that was told to end because of what
-it reported, is ended here; how it ended then says why.
+it reported, is ended here; how it ended then says why. A session gets its checkpoint here, and whether it paused is
+said here, too.
 """
 
 import asyncio
@@ -23,8 +24,11 @@ from flyball.runtimes.notify import Notify
 from flyball.runtimes.process import ProcessHands, ProcessLife
 from flyball.runtimes.process.spawn import CannotStart
 from flyball.runtimes.report import Reporter
+from flyball.runtimes.session.command import CommandSession
 
 TIMEOUTS: Final = HUNG_CODES | OVERDUE
+REPORTING: Final = ("agent", "session")
+"""Kinds of units that tell what they do."""
 
 
 class WatchedLife:
@@ -36,11 +40,13 @@ class WatchedLife:
         life: ProcessLife,
         *,
         liveness: Liveness,
+        reporter: Reporter,
         told: "asyncio.Future[Decision]",
         heard: "asyncio.Task[None]",
         why: Callable[[], Decision],
     ) -> None:
         self._unit, self._life, self._liveness, self._told = unit, life, liveness, told
+        self._reporter = reporter
         self._heard = heard
         """Done when the life is over and all that it said was heard."""
         self._why = why
@@ -50,7 +56,7 @@ class WatchedLife:
         """Wait until it is over, or has to be ended."""
         await asyncio.wait((self._heard, self._told), return_when=asyncio.FIRST_COMPLETED)
         if not self._told.done():
-            return await self._life.ended()
+            return self._reporter.judged(await self._life.ended())
         decision = self._told.result()
         if decision.verb is Verb.FINISH:  # the answer to its report told it so: it may end by itself
             await asyncio.wait((self._heard,), timeout=seconds(self._unit.grace))
@@ -58,7 +64,7 @@ class WatchedLife:
             await self._liveness.dump()
         await self._life.end(self._unit.grace)
         await asyncio.wait((self._heard,))
-        return self._told_to_end(await self._life.ended(), decision)
+        return self._told_to_end(self._reporter.judged(await self._life.ended()), decision)
 
     async def end(self, grace: Span) -> None:
         """Make it end. If its time is over, it says first where it was."""
@@ -82,17 +88,26 @@ class WatchedLife:
             error=code,
             detail=detail.rstrip(),
             policy=policy,
+            pause="",
+            resume_at=0,
         )
 
 
 class WatchedHands:
     """Begins the runs of one unit, and listens to them."""
 
-    __slots__ = ("_governor", "_liveness", "_notify", "_sockets", "on_up", "process", "unit")
+    __slots__ = ("_governor", "_liveness", "_notify", "_sockets", "on_up", "process", "session", "unit")
 
-    def __init__(self, unit: Unit, governor: Governor, *, logs: Path, sockets: Path) -> None:
+    def __init__(
+        self, unit: Unit, governor: Governor, *, logs: Path, sockets: Path, sessions: Path | None = None
+    ) -> None:
+        """`sessions` is where sessions have their checkpoint files."""
         self.unit = unit
         self.process = ProcessHands(unit, logs=logs)
+        self.session: CommandSession | None = None
+        """Where the unit is one."""
+        if unit.kind == "session" and sessions is not None:
+            self.session = CommandSession(unit, governor, sessions, uid=_uid(unit))
         self.on_up: Callable[[], None] | None = None
         """Called when a run counts as up."""
         self._governor = governor
@@ -136,8 +151,13 @@ class WatchedHands:
             said = self._listen(run)
         except FlyballError as error:
             return self.process.unborn(run, CannotStart("no notify socket", f"{error}. {error.remedy}"))
-        self.process.extra_env = {**watchers[0].env, **said}
-        life = await self.process.begin(run, again=again)
+        session = self.session
+        try:
+            given = await asyncio.to_thread(session.begin) if session is not None else {}
+        except FlyballError as error:
+            return self.process.unborn(run, CannotStart("no checkpoint", f"{error}. {error.remedy}"))
+        self.process.extra_env = {**watchers[0].env, **said, **given}
+        life = await self.process.begin(run, again=again, resumes=session is not None and session.resumes)
         return self._watch(life, *watchers) if life.pid else life
 
     def _listen(self, run: str) -> Mapping[str, str]:
@@ -156,7 +176,15 @@ class WatchedHands:
             if not told.done():
                 told.set_result(decision)
 
-        reporter = Reporter(self._governor, self.unit.name, run, self.unit.labels, told=tell, pause=self._pause)
+        reporter = Reporter(
+            self._governor,
+            self.unit.name,
+            run,
+            self.unit.labels,
+            told=tell,
+            pause=self._pause,
+            session=self.session,
+        )
         liveness = Liveness(self.unit, beat=reporter.beat)
         return liveness, reporter, told
 
@@ -177,7 +205,13 @@ class WatchedHands:
         heard = asyncio.get_running_loop().create_task(self._stand_by(life, liveness, reporter, told))
         beat = Beat(unit=self.unit.name, run=life.run, labels=self.unit.labels, silent=True)
         return WatchedLife(
-            self.unit, life, liveness=liveness, told=told, heard=heard, why=lambda: self._governor.look(beat)
+            self.unit,
+            life,
+            liveness=liveness,
+            reporter=reporter,
+            told=told,
+            heard=heard,
+            why=lambda: self._governor.look(beat),
         )
 
     async def _stand_by(
@@ -213,7 +247,7 @@ def _listens(unit: Unit) -> bool:
     """It needs a notify socket: it says when it is ready or alive, what it does and spends, or that it can show where
     it hangs."""
     limited = unit.budget or unit.idle or unit.deadline
-    return bool(unit.ready == "notify" or unit.watchdog or unit.kind == "agent" or limited)
+    return bool(unit.ready == "notify" or unit.watchdog or unit.kind in REPORTING or limited)
 
 
 def _is_watched(unit: Unit) -> bool:

@@ -219,6 +219,7 @@ class Ledger:
         self._commit()
         self._synced += bool(self._full)
         self._head = Mark(seq, at)
+        self.cache.drop(changed)
         self.cache.age()
 
     def _put(self, changed: Mapping[Key, str | None]) -> None:

@@ -24,7 +24,7 @@ import apsw
 from flyball.core.policy import Key
 from flyball.errors import StoreClosed, StoreCorrupt, StoreError
 from flyball.store import Drafter, Entry, Snapshot, check, file
-from flyball.store.cache import Cache
+from flyball.store.cache import NOT_REMEMBERED, Cache
 from flyball.store.ledger import Ledger, Wish
 from flyball.store.turn import Turn
 
@@ -318,7 +318,8 @@ class SqliteStore:
             there = known.get(key)
             if there == data:
                 return there
-        self._seen.young[key] = data
+        if key.policy not in NOT_REMEMBERED:
+            self._seen.young[key] = data
         return data
 
     # Ending.

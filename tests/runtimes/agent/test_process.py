@@ -381,8 +381,8 @@ LIFELINE = """
 import fcntl, os, sys, time
 if {without}:
     vars(fcntl).pop("F_SETSIG", None)
-from flyball.runtimes.agent import worker
-worker._die_with(0)
+from flyball.runtimes.lifeline import die_with
+die_with(0)
 os.fork()
 os.write(1, b"up\\n")
 time.sleep(600)

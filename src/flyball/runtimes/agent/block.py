@@ -20,9 +20,10 @@ from flyball.core.decision import Decision, Verb
 from flyball.core.event import Beat, Cause, Event, Exited, Start
 from flyball.core.time import SECOND, Instant, Span, later
 from flyball.errors import FlyballError
-from flyball.governor import Governor
+from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.ending import Causes, ending_of, ending_of_told
+from flyball.runtimes.allowance import STEPS_MAX
 from flyball.runtimes.current import CURRENT
 from flyball.runtimes.driver import ALREADY_RUNNING, ASK_EARLY, NOT_BEGUN, Ending
 from flyball.runtimes.holder import is_gone, me
@@ -53,15 +54,20 @@ class WatchedBlock:
         causes: Causes,
         listener: Listener,
         opening: Opening = lambda start: start,
+        rows: Callable[[Start], Rows] = lambda _: NO_ROWS,
+        steps_max: int = STEPS_MAX,
         wait: Span = 0,
         told: Callable[[Decision], None] | None = None,
     ) -> None:
-        """A start that has to wait is waited for as long as `wait`. `told` hears, in any thread, what ends the run."""
+        """A start that has to wait is waited for as long as `wait`; when it is granted, its `rows` are kept with it.
+        `told` hears, in any thread, what ends the run."""
         self._governor = governor
         self._unit = unit
         self._causes = causes
         self._listener = listener
         self._opening = opening
+        self._rows = rows
+        self._steps_max = steps_max
         self._wait = wait
         self._on_told = told
         self._told: Decision | None = None
@@ -119,7 +125,7 @@ class WatchedBlock:
         by = later(governor.clock.now(), self._wait)
         while True:
             start = self._opening(Start(unit=name, run=self._run, labels=labels, holder=holder))
-            decision = governor.submit(start)
+            decision = governor.submit(start, self._rows(start))
             self._listener(name, start, decision)
             if decision.proceeds:
                 break
@@ -127,7 +133,15 @@ class WatchedBlock:
             comes = decision.verb is Verb.WAIT and decision.until <= by and ALREADY_RUNNING not in decision.codes
             if not comes or self._closed.wait(max(0, decision.until - now) / SECOND):
                 raise refusal(decision, now, f"{name} may not start")
-        self._context = Context(governor, name, self._run, labels=labels, idle=self._unit.idle, told=self._tell)
+        self._context = Context(
+            governor,
+            name,
+            self._run,
+            labels=labels,
+            idle=self._unit.idle,
+            steps_max=self._steps_max,
+            told=self._tell,
+        )
         return decision.until
 
     def _not_begun(self, starting: "asyncio.Future[Instant]") -> None:

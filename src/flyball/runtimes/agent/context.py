@@ -18,7 +18,7 @@ from flyball.runtimes import questions
 from flyball.runtimes.agent.ending import GaveUp
 from flyball.runtimes.agent.memory import Memory, MemoryRefused
 from flyball.runtimes.agent.step import StepBlock
-from flyball.runtimes.allowance import ALONE_MAX, RunSteps
+from flyball.runtimes.allowance import ALONE_MAX, STEPS_MAX, RunSteps
 from flyball.runtimes.amounts import Given, whole
 from flyball.runtimes.current import live
 from flyball.runtimes.driver import Sleep, sleep_until
@@ -44,6 +44,7 @@ class Context:
         again: bool = False,
         idle: Span = 0,
         part: bool = False,
+        steps_max: int = STEPS_MAX,
         told: Callable[[Decision], None],
         sleep: Sleep = sleep_until,
     ) -> None:
@@ -53,7 +54,7 @@ class Context:
         """Whether it was started again by itself, after a failure."""
         # The governor hears of steps when an allowance ends: often enough, that a busy agent is never called silent.
         lasts = min(ALONE_MAX, idle // 3) if idle else ALONE_MAX
-        self.steps = RunSteps(governor, unit, run, labels, lasts_max=lasts, part=part)
+        self.steps = RunSteps(governor, unit, run, labels, steps_max=steps_max, lasts_max=lasts, part=part)
         key = Memory.key(unit)
         self.memory = Memory(unit, governor.store.read([key]).records.get(key))
         """Kept over restarts. What is changed in a step is written when the step is made."""

@@ -13,6 +13,7 @@ import threading
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, Final
 
 from flyball.config.units import Unit
@@ -149,7 +150,8 @@ class InlineLife:
         if self.thread is not None:
             frame = sys._current_frames().get(self.thread.ident or 0)
             return "".join(traceback.format_stack(frame)) if frame is not None else ""
-        return "".join(_awaits(self.task.get_coro())) if isinstance(self.task, asyncio.Task) else ""
+        frames = awaits(self.task.get_coro()) if isinstance(self.task, asyncio.Task) else ()
+        return "".join(line for frame in frames for line in traceback.format_stack(frame, limit=1))
 
     async def _over(self) -> Ending:
         unit, told = self.context.unit, self._told
@@ -177,13 +179,13 @@ class InlineLife:
             self._loop.call_soon_threadsafe(tell)
 
 
-def _awaits(waiting: object) -> Iterator[str]:
-    """Where a coroutine is suspended, and what it waits for, and so on: each as a line of a stack, innermost last."""
+def awaits(waiting: object) -> Iterator[FrameType]:
+    """Where a coroutine is suspended, and what it waits for, and so on: the frames, innermost last."""
     for _ in range(AWAITS_MAX):
         frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
         if frame is None:
             return
-        yield from traceback.format_stack(frame, limit=1)
+        yield frame
         waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
 
 

@@ -5,7 +5,7 @@ after the last step that was made, never half of one. Values are JSON. What a fa
 """
 
 from collections.abc import Iterator, MutableMapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -30,6 +30,9 @@ class MemoryRefused(FlyballError):
 class Memory(MutableMapping[str, Any]):
     """What an agent remembers. Used like a dict."""
 
+    WORD: ClassVar = "memory"
+    """What it is called where it cannot be kept."""
+
     def __init__(self, unit: str, data: bytes | None = None) -> None:
         self._unit = unit
         self._saved = data or _EMPTY
@@ -47,7 +50,7 @@ class Memory(MutableMapping[str, Any]):
 
     def __setitem__(self, name: str, value: Any) -> None:
         if not isinstance(name, str):
-            raise MemoryRefused(f"{name!r} is no name: names in the memory of {self._unit} are texts")
+            raise MemoryRefused(f"{name!r} is no name: names in the {self.WORD} of {self._unit} are texts")
         self._values[name] = value
 
     def __delitem__(self, name: str) -> None:
@@ -82,8 +85,8 @@ class Memory(MutableMapping[str, Any]):
             data = msgspec.json.encode(self._values)
         except (TypeError, ValueError, RecursionError) as error:
             self.discard()
-            raise MemoryRefused(f"the memory of {self._unit} cannot be kept: {error}") from None
+            raise MemoryRefused(f"the {self.WORD} of {self._unit} cannot be kept: {error}") from None
         if len(data) > BYTES_MAX:
             self.discard()
-            raise MemoryRefused(f"the memory of {self._unit} would take {len(data)} bytes; allowed: {BYTES_MAX}")
+            raise MemoryRefused(f"the {self.WORD} of {self._unit} would take {len(data)} bytes; allowed: {BYTES_MAX}")
         return data

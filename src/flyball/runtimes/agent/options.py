@@ -41,9 +41,9 @@ def agent_unit(
     if not isinstance(name, str) or not is_name(name):
         raise FlyballError(f"{name!r} is no name for an agent", remedy=f"A name has {IN_WORDS}.")
     for option, given in {"deadline": deadline, "idle": idle}.items():
-        _check_seconds(name, option, given, "above")
+        check_seconds(name, option, given, "above")
     for option, given in {"every": every, "grace": grace}.items():
-        _check_seconds(name, option, given, "from")
+        check_seconds(name, option, given, "from")
     _check_choice(name, "restart", restart, tuple(RestartWhen))
     _check_choice(name, "budget_by", budget_by, BUDGETS_BY)
     for kind, cause in (causes or {}).items():
@@ -81,8 +81,9 @@ def check_function(name: str, function: object) -> None:
         return
 
 
-def _check_seconds(name: str, option: str, given: object, least: Literal["above", "from"]) -> None:
-    if given is None and option != "grace":
+def check_seconds(name: str, option: str, given: object, least: Literal["above", "from"]) -> None:
+    """FlyballError if those are no seconds."""
+    if given is None and option not in ("grace", "wait"):
         return
     seconds = given if isinstance(given, int | float) and not isinstance(given, bool) else -1
     if not 0 <= seconds <= SECONDS_MAX or (least == "above" and not seconds):

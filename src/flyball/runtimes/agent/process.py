@@ -29,45 +29,13 @@ from flyball.runtimes.agent import wire
 from flyball.runtimes.agent.ending import ending_of_told
 from flyball.runtimes.driver import Ending
 from flyball.runtimes.holder import is_gone
+from flyball.runtimes.lifeline import Lifeline
 from flyball.runtimes.process import ProcessHands, ProcessLife, kernel, strays
 from flyball.runtimes.process.failure import cut
 from flyball.runtimes.process.spawn import NOT_PASSED_ON, UNIT_VARIABLE, explained
 
 WORKER: Final = "flyball.runtimes.agent.worker"
 CHUNK: Final = 65_536
-
-_lifelines: Final[set[int]] = set()
-"""The ends of pipes by which the workers know that this process lives. They must be in no other process."""
-
-
-def _cut_lifelines() -> None:
-    """In a fork of the program: it is not the one whose death ends the workers."""
-    for line in _lifelines:
-        os.close(line)
-    _lifelines.clear()
-
-
-os.register_at_fork(after_in_child=_cut_lifelines)
-
-
-class Lifeline:
-    """A pipe of which a worker gets the one end, over its socket. When the other is closed, the worker dies."""
-
-    def __init__(self, channel: socket.socket) -> None:
-        self._theirs, self._ours = os.pipe()
-        _lifelines.add(self._ours)
-        try:
-            # Our copy of their end stays open until all is over: not every kernel keeps what is on its way.
-            socket.send_fds(channel, [b"\0"], [self._theirs])
-        except OSError:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """The worker is gone."""
-        _lifelines.discard(self._ours)
-        os.close(self._ours)
-        os.close(self._theirs)
 
 
 class WorkerHands:
@@ -92,7 +60,7 @@ class WorkerHands:
             return process.unborn(run, explained(self.unit, "", error))
         with theirs:
             try:
-                line = Lifeline(ours)
+                line = _lifeline(ours)
             except OSError as error:
                 ours.close()
                 return process.unborn(run, explained(self.unit, "", error))
@@ -220,6 +188,17 @@ class WorkerLife:
             return replace(ending, detail=detail)
         seen = ending_of_told(self._unit.name, asyncio.CancelledError(), self._told.result(), detail)
         return replace(seen, code=ending.code, signal=ending.signal)
+
+
+def _lifeline(channel: socket.socket) -> Lifeline:
+    """A lifeline for the worker at the other end of that socket."""
+    line = Lifeline()
+    try:
+        socket.send_fds(channel, [b"\0"], [line.theirs])
+    except OSError:
+        line.close()
+        raise
+    return line
 
 
 def _environment() -> Mapping[str, str]:

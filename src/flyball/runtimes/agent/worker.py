@@ -10,7 +10,6 @@ When the function has ended so does the process, at once: no thread that goes on
 import asyncio
 import contextlib
 import faulthandler
-import fcntl
 import importlib
 import io
 import logging
@@ -34,6 +33,7 @@ from flyball.runtimes.agent.ending import ending_of, ending_of_stopped, ending_o
 from flyball.runtimes.agent.inline import InlineHands, InlineLife
 from flyball.runtimes.agent.iteration import repeated
 from flyball.runtimes.driver import Ending
+from flyball.runtimes.lifeline import die_with
 
 STDIN: Final = 0
 STDERR: Final = 2
@@ -94,7 +94,7 @@ class _Life(InlineLife):
 def main() -> NoReturn:
     """One run, from the socket on the standard input to the exit."""
     channel, line = _connected()
-    _die_with(line)
+    die_with(line)
     forking = _Forking()
     os.register_at_fork(before=forking.before, after_in_parent=forking.after, after_in_child=forking.in_child)
     faulthandler.register(wire.DUMP_SIGNAL, file=STDERR, all_threads=True)
@@ -126,24 +126,6 @@ def _connected() -> tuple[Channel, int]:
         os._exit(NOBODY)
     os.set_inheritable(lines[0], False)
     return Channel(connection), lines[0]
-
-
-def _die_with(line: int) -> None:
-    """See to it that this process, and what it started, does not outlive its program."""
-    own_group = hasattr(fcntl, "F_SETSIG") and os.getpgrp() == os.getpid()
-    if own_group:
-        # By the kernel: a function that never lets go of the interpreter (a regular expression) stops every thread.
-        fcntl.fcntl(line, fcntl.F_SETOWN, -os.getpid())
-        fcntl.fcntl(line, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(line, fcntl.F_SETFL, fcntl.fcntl(line, fcntl.F_GETFL) | os.O_ASYNC)
-    # Also where the kernel does it: the program may have been gone before it was asked to.
-    threading.Thread(target=_wait_for_end, args=(line,), name="flyball lifeline", daemon=True).start()
-
-
-def _wait_for_end(line: int) -> None:
-    with contextlib.suppress(OSError):
-        os.read(line, 1)
-    os.killpg(0, signal.SIGKILL)
 
 
 class _Forking(threading.local):

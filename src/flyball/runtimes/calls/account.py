@@ -76,12 +76,22 @@ class Account:
     """One run's account with one call. Safe to use from several threads."""
 
     def __init__(
-        self, books: "Books", name: str, *, unit: str, run: str, labels: Mapping[str, str], cost: Amounts
+        self,
+        books: "Books",
+        name: str,
+        *,
+        unit: str,
+        run: str,
+        labels: Mapping[str, str],
+        cost: Amounts,
+        part: bool = False,
     ) -> None:
+        """`part`: its attempts are made inside steps that were granted already."""
         self._books = books
         self._governor = books.governor
         self._now = books.governor.clock.now
         self.unit, self.run, self.labels, self.name, self._cost = unit, run, labels, name, cost
+        self._part = part
         self.forget()
 
     def forget(self) -> None:
@@ -195,7 +205,15 @@ class Account:
             self.tell(leave)
 
     def _step(self, cost: Amounts, steps: int) -> Step:
-        return Step(unit=self.unit, run=self.run, labels=self.labels, pattern=self.name, cost=cost, steps=steps)
+        return Step(
+            unit=self.unit,
+            run=self.run,
+            labels=self.labels,
+            pattern=self.name,
+            cost=cost,
+            steps=steps,
+            part=self._part,
+        )
 
     def _terms(self) -> tuple[int, Span]:
         """For how many attempts to ask at once, and for how long: little of what must be shared with others."""
@@ -229,7 +247,8 @@ class Account:
 
     def tell(self, leave: Leave) -> "Future[Decision] | None":
         """Report one attempt that was granted by itself."""
-        return self._submit(Stepped(unit=self.unit, run=self.run, labels=self.labels, done=(leave.work(self._now()),)))
+        done = (leave.work(self._now()),)
+        return self._submit(Stepped(unit=self.unit, run=self.run, labels=self.labels, done=done, part=self._part))
 
     def report(self, *, rest: bool = True) -> "Future[Decision] | None":
         """Report what was done inside the allowance and, with the rest, give back what was not used. What is being

@@ -53,7 +53,8 @@ class Books:
         """An account of the run of an agent, for one attempt. It gets no allowance: the run's steps have one already,
         and two would keep each other out of the run's limits."""
         labels = {**running.labels, **labels}
-        return Account(self, name, unit=running.unit, run=running.run, labels=labels, cost=NOTHING)
+        part = running.steps.part
+        return Account(self, name, unit=running.unit, run=running.run, labels=labels, cost=NOTHING, part=part)
 
     def opened(self, account: Account) -> None:
         """An account holds something."""
@@ -126,7 +127,8 @@ class Books:
 _all: "weakref.WeakSet[Books]" = weakref.WeakSet()
 
 
-def _close_all() -> None:
+def close_all() -> None:
+    """Give back all that this process holds: it is about to end."""
     for books in list(_all):
         books.close()
 
@@ -136,5 +138,5 @@ def _after_fork() -> None:
         books.disown()
 
 
-atexit.register(_close_all)
+atexit.register(close_all)
 os.register_at_fork(after_in_child=_after_fork)

@@ -46,11 +46,11 @@ class ProcessHands:
         self._means = means
         self._file = LogFile(log_path(logs, unit.name), unit.log_bytes_max, unit.log_files_max)
 
-    async def begin(self, run: str, *, again: bool) -> ProcessLife:
-        """Begin a run. After a failure it is told to go on where it was, if it knows how."""
+    async def begin(self, run: str, *, again: bool, resumes: bool = False) -> ProcessLife:
+        """Begin a run. After a failure, and when it is resumed, it is told to go on where it was, if it knows how."""
         unit, means = self.unit, self._means or kernel.detect()
         last = self.life.ending if self.life is not None else None
-        goes_on = again and (last is None or last.cause is not Cause.DONE)
+        goes_on = resumes or (again and (last is None or last.cause is not Cause.DONE))
         output: Output | None = None
         try:
             output = self._output()

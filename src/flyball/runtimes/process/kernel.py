@@ -12,9 +12,12 @@ import struct
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from flyball.runtimes import guardian, holder
+
+if TYPE_CHECKING:
+    import ctypes
 
 PR_SET_CHILD_SUBREAPER: Final = 36
 
@@ -69,7 +72,7 @@ def detect(*, reaps: bool = True) -> Kernel:
     Not in somebody else's program: what comes to it is not ours to reap."""
     linux = sys.platform.startswith("linux")
     proc = linux and stat(os.getpid()) is not None
-    return Kernel(pidfd=_has_pidfd(), subreaper=proc and linux and reaps and _become_subreaper(), proc=proc)
+    return Kernel(pidfd=_has_pidfd(), subreaper=proc and linux and reaps and become_subreaper(), proc=proc)
 
 
 def _has_pidfd() -> bool:
@@ -82,12 +85,21 @@ def _has_pidfd() -> bool:
     return True
 
 
-def _become_subreaper() -> bool:
+def become_subreaper() -> bool:
+    """Have every orphan of our children come to us; whether it can be."""
+    if not sys.platform.startswith("linux"):
+        return False
     if os.environ.get(guardian.WITHOUT):
         return False
+    return bool(libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+@functools.cache
+def libc() -> "ctypes.CDLL":
+    """The C library. To open it takes milliseconds, which whoever forks does not want to spend in each child."""
     import ctypes  # noqa: PLC0415 - only where it serves
 
-    return bool(ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def stat(pid: int) -> Stat | None:

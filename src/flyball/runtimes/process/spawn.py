@@ -37,6 +37,10 @@ NOT_PASSED_ON: Final = (
     "LISTEN_FDS",
     "LISTEN_PID",
     "LISTEN_FDNAMES",
+    "FLYBALL_SESSION",
+    "FLYBALL_CHECKPOINT",
+    "FLYBALL_CHECKPOINT_ID",
+    "FLYBALL_RESUMED",
 )
 """What whoever started the supervisor told the supervisor, and nobody else."""
 

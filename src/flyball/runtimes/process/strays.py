@@ -8,6 +8,7 @@ import contextlib
 import os
 import select
 import signal
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -26,15 +27,20 @@ def end(runs: AbstractSet[tuple[str, str]], means: Kernel) -> int:
     """Kill every process with the marks (unit and run) of one of these, until none is left; how many there were."""
     if not runs or not means.proc:
         return 0
+    return end_all(lambda: _find(runs), means)
+
+
+def end_all(find: Callable[[], Iterable[Kin]], means: Kernel) -> int:
+    """Kill what is found, until nothing of it is alive; how many there were."""
     ended: set[Kin] = set()
     for _ in range(ROUNDS_MAX):
-        found = [kin for kin in _find(runs) if tree.is_alive(kin, means)]
+        found = [kin for kin in find() if tree.is_alive(kin, means)]
         if not found:
             break
         ended.update(found)
         for kin in found:
             tree.send_to_all(kin, signal.SIGKILL, means)
-        for kin in found:
+        for kin in found if means.pidfd else ():
             _wait_for(kin, means)
     return len(ended)
 

@@ -1,12 +1,19 @@
 """How a run of a session begins: anew, or from a checkpoint. The one place that says so, for programs and daemon."""
 
+from typing import Final
+
 import msgspec
 
 from flyball.core.codec import decode_state
 from flyball.core.event import Resume, Start
 from flyball.core.policy import Key
 from flyball.governor import Governor
+from flyball.policies.limit import Limit
+from flyball.policies.limit import State as Count
 from flyball.policies.session import Session, State
+
+RESUMES: Final = "resumes"
+"""The policy that counts them."""
 
 
 def known(governor: Governor, unit: str) -> State:
@@ -14,6 +21,15 @@ def known(governor: Governor, unit: str) -> State:
     key = Key(Session.NAME, "unit", unit)
     data = governor.store.read([key]).records.get(key)
     return decode_state(State, data) if data is not None else State()
+
+
+def resumes(governor: Governor, unit: str) -> tuple[int, int]:
+    """How often a session was resumed, and how often it may be."""
+    key = Key(RESUMES, "unit", unit)
+    data = governor.store.read([key]).records.get(key)
+    count = decode_state(Count, data).count if data is not None else 0
+    limits = [p.most for p in governor.panel.policies_of(unit) if isinstance(p, Limit) and p.name == RESUMES]
+    return count, limits[0] if limits else 0
 
 
 def opening(governor: Governor, start: Start, checkpoint: str = "") -> Start:

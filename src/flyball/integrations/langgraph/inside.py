@@ -1,0 +1,194 @@
+"""What happens inside the process of a graph's run: the graph is set up with stand-ins for what is the program's, and
+what comes of it is said over the link. Only `process` begins this, in the fork.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from flyball.core.decision import Decision, Reason, Verb, stop
+from flyball.errors import FlyballError
+from flyball.governor import Governor
+from flyball.integrations.langgraph.belongings import Belongings, Config
+from flyball.integrations.langgraph.nodes import Plan
+from flyball.integrations.langgraph.outcome import Report
+from flyball.integrations.langgraph.phases import GraphRun
+from flyball.integrations.langgraph.where import where
+from flyball.integrations.missing import missing
+from flyball.runtimes.forked import CannotSend, Link, RemoteGovernor
+
+try:
+    from langchain_core.runnables.config import var_child_runnable_config
+except ImportError:
+    raise missing("LangGraph", "langgraph") from None
+
+INLINE: Final = (
+    'With `isolation="inline"` the graph runs in the program itself, which can end only what lets itself be ended.'
+)
+
+UNREAD: Final = stop(Reason("", "unread", "nobody reads what the graph says any more"))
+"""Why a run is to end that was not told why: whoever read its stream has gone away."""
+
+
+class CannotCross(FlyballError):
+    """Something cannot be passed between the program and the process that its graph runs in."""
+
+    remedy = f"Keep it out of the state and of the stream: make it in the node that needs it. {INLINE}"
+
+
+# What the process says.
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A part of the stream."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The governor's answer to a step of the graph ends the run."""
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Was:
+    """Where the nodes were when the run was to end: it may not live to say more."""
+
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The stream has ended; or something was raised, which is said next."""
+
+    report: Report
+    raises: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a run is made of. The fork has it as it is."""
+
+    plan: Plan
+    governor: Governor
+    unit: str
+    run: str
+    labels: Mapping[str, str]
+    given: Any
+    config: Config
+    options: Mapping[str, Any]
+    belongings: Belongings
+
+    def set_up(self, link: Link) -> tuple[GraphRun, Config]:
+        """The run, on the program's governor, checkpointer, store and cache; and the config for it."""
+        RemoteGovernor.in_place_of(self.governor, link)
+        line, graph = _Line(link), self.plan.graph
+        theirs = self.belongings.stand_ins(line)
+        run = GraphRun(
+            self.plan,
+            self.governor,
+            self.unit,
+            self.run,
+            labels=self.labels,
+            told=lambda decision: link.send(Told(decision)),
+            checkpointer=theirs.saver,
+            store=theirs.store,
+            cache=theirs.cache,
+        )
+        link.told = run.tell
+        around = self.belongings.replaced(line, var_child_runnable_config.get(), theirs)
+        var_child_runnable_config.set(around)
+        graph.config = self.belongings.replaced(line, graph.config, theirs)
+        return run, self.belongings.replaced(line, self.config, theirs)
+
+
+def live(scene: Scene, link: Link) -> None:
+    """A run in a thread."""
+    run, config = scene.set_up(link)
+    link.on_end(lambda: _stop(run, link, None))
+    try:
+        for chunk in run.stream(scene.given, config, **scene.options):
+            _say(link, chunk)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is how the run ended
+        _end(link, run.report, error)
+    else:
+        _end(link, run.report)
+
+
+def live_soon(scene: Scene, link: Link) -> None:
+    """A run in a loop."""
+    # Not `asyncio.run`, which waits at its end for threads that may never end. After this the process is gone.
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    living = loop.create_task(_live_soon(scene, link, loop))
+    loop.run_until_complete(living)
+
+
+async def _live_soon(scene: Scene, link: Link, loop: asyncio.AbstractEventLoop) -> None:
+    run, config = scene.set_up(link)
+    living = asyncio.current_task(loop)
+
+    def end() -> None:
+        _stop(run, link, loop)
+        if living is not None:
+            loop.call_soon_threadsafe(living.cancel)
+
+    link.on_end(end)
+    try:
+        async for chunk in run.astream(scene.given, config, **scene.options):
+            _say(link, chunk)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is how the run ended
+        _end(link, run.report, error)
+    else:
+        _end(link, run.report)
+
+
+def _stop(run: GraphRun, link: Link, loop: asyncio.AbstractEventLoop | None) -> None:
+    """It is to end, if it has not yet."""
+    if run.context.steps.over:
+        return
+    if run.gate.verdict.verb < Verb.STOP:
+        run.tell(UNREAD)
+    link.send(Was(where(run, loop)))
+
+
+class _Line:
+    """The link; it says what to do about what cannot cross."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def call(self, service: str, *args: Any) -> Any:
+        """Have it done in the program, and wait."""
+        try:
+            return self._link.call(service, *args)
+        except CannotSend as error:
+            raise CannotCross(str(error)) from error
+
+    async def call_soon(self, service: str, *args: Any) -> Any:
+        """The same in a coroutine."""
+        try:
+            return await self._link.call_soon(service, *args)
+        except CannotSend as error:
+            raise CannotCross(str(error)) from error
+
+
+def _say(link: Link, chunk: object) -> None:
+    try:
+        link.send(Chunk(chunk))
+    except CannotSend as error:
+        raise CannotCross(str(error)) from error
+
+
+def _end(link: Link, report: Report, error: BaseException | None = None) -> None:
+    """Say that it is over. Values that cannot cross are left out: whoever wanted them was told so."""
+    try:
+        link.send(Over(report, error is not None))
+    except CannotSend:
+        link.send(Over(replace(report, values=None), error is not None))
+    if error is not None:
+        link.raised(error)

@@ -1,0 +1,1 @@
+"""The run of a graph in a process that can be killed."""

@@ -1,0 +1,148 @@
+"""What a forked run has of its program by the fork: it does not hang on it, and does not take it away."""
+
+import io
+import logging
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from flyball.runtimes.forked import Link
+from tests.runtimes.forked.stage import WITHIN, Begin, gone, take
+
+
+class Slow(io.FileIO):
+    """A file on which a thread of the program hangs, with the lock of the stream."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "w")
+        self.entered, self.release = threading.Event(), threading.Event()
+
+    def write(self, data: object) -> int:  # type: ignore[override]  # what is written does not matter
+        self.entered.set()
+        self.release.wait(WITHIN)
+        return super().write(data)  # type: ignore[arg-type]  # as it came
+
+
+@pytest.mark.parametrize("by", ["logging", "print"])
+def test_locked_stream(begin: Begin, tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run prints and logs, though a thread of its program was just writing to the same file when it was forked."""
+    raw = Slow(tmp_path / "out")
+    stream = io.TextIOWrapper(io.BufferedWriter(raw), write_through=True)
+    logger = logging.getLogger("tests.locked_stream")
+    logger.addHandler(handler := logging.StreamHandler(stream))
+    monkeypatch.setattr(sys, "stdout", stream)
+
+    def write(text: str) -> None:
+        if by == "print":
+            print(text, flush=True)
+        else:
+            logger.error(text)
+
+    def work(link: Link) -> None:
+        write("from the run")
+        link.send("written")
+
+    writing = threading.Thread(target=write, args=("from the program",))
+    writing.start()
+    try:
+        assert raw.entered.wait(WITHIN)
+        monkeypatch.setattr(sys, "stdout", io.StringIO()) if by == "logging" else None
+        forked = begin(work)
+        assert take(forked) == "written"
+    finally:
+        raw.release.set()
+        writing.join(WITHIN)
+        logger.removeHandler(handler)
+    assert "from the run" in (tmp_path / "out").read_text()
+    monkeypatch.undo()
+    stream.close()
+
+
+def test_input(begin: Begin) -> None:
+    """The standard input is the program's: a run finds it empty."""
+
+    def work(link: Link) -> None:
+        try:
+            link.send(input())
+        except EOFError:
+            link.send("empty")
+
+    assert take(begin(work)) == "empty"
+
+
+class Counting(BaseHTTPRequestHandler):
+    """Answers which connection a request came over."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        body = f"{self.client_address[1]} {self.path}".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - it is called so
+        """Nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Counting) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join(WITHIN)
+
+
+def test_connections(begin: Begin, server: str) -> None:
+    """A client that keeps its connections open has others in each run: no answer goes to the wrong process, and the
+    program's own connection is as it was."""
+    with httpx.Client() as client:
+
+        def ask(path: str) -> list[str]:
+            return client.get(f"{server}/{path}").text.split()
+
+        def work(link: Link) -> None:
+            link.send([ask(f"{os.getpid()}-{number}") for number in range(20)])
+
+        [own, _] = ask("first")
+        runs = [begin(work) for _ in range(3)]
+        mine = [ask(f"program-{number}") for number in range(20)]
+        answers = [take(forked) for forked in runs]
+    assert {connection for connection, _ in mine} == {own}
+    used = [{connection for connection, _ in found} for found in answers]
+    assert [len(connections) for connections in used] == [1, 1, 1]
+    assert len({own}.union(*used)) == 4
+    for forked, found in zip(runs, answers, strict=True):
+        assert [path for _, path in found] == [f"/{forked.pid}-{number}" for number in range(20)]
+
+
+def test_listening(begin: Begin) -> None:
+    """A run does not keep the program's port: when the program lets go of it, another can have it at once."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        go = threading.Event()
+        forked = begin(lambda link: link.call("go"), go=lambda: go.wait(WITHIN))
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+    go.set()
+    assert gone(forked).code == 0
+
+
+def test_own_pairs(begin: Begin) -> None:
+    """What the program made for itself is left alone: a pair of sockets, a pipe."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert gone(begin(lambda _: theirs.sendall(b"hello"))).code == 0
+        ours.settimeout(WITHIN)
+        assert ours.recv(10) == b"hello"
