@@ -41,6 +41,7 @@ SCRIPTED = "scripted"
 CHEAP = ModelPrice(input=Decimal("0.50"), output=Decimal("1.50"))
 """Dollars for a million tokens."""
 DEAR = ModelPrice(input=Decimal("1"), output=Decimal("100"))
+QUESTION = "Should we move our service to another provider?"
 QUESTION_MAX = 2_000
 """Characters of a question. A longer one is a report: say what is to be decided."""
 STEPS = 55
@@ -52,7 +53,7 @@ ENDS = {"completed": 0, "budget_exceeded": 0, "timed_out": 3}
 def main() -> int:
     """The exit code."""
     options = _options()
-    rounds = rounds_for(complexity_of(options.question)) if options.rounds is None else options.rounds
+    rounds = rounds_for(complexity_of(options.question or QUESTION)) if options.rounds is None else options.rounds
     with ExitStack() as stack:
         guard_ = stack.enter_context(flyball.open("deliberation"))
         model = stack.enter_context(_model(options, guard_))
@@ -77,15 +78,23 @@ def _deliberate(graph: GuardedGraph, options: argparse.Namespace) -> int:
     say = _Teller(sys.stderr if options.json else sys.stdout)
     config = {"configurable": {"thread_id": options.session}}
     left = graph.get_state(config)
+    say.round, say.spent = left.values.get("round", 0) + 1, left.values.get("cost", 0.0)
+    about = left.values.get("question")
+    if about and options.question not in (None, about):
+        raise flyball.FlyballError(
+            f"session {options.session} is about another question: {about}",
+            remedy="Leave the question out to go on with it; or give another --session.",
+        )
     begun = bool(left.tasks)  # and not `next`: that is empty, too, while what a node wrote is not yet in a checkpoint
     if left.values.get("recommendation") and not begun:
         say.line(f"session {options.session} is over already")
-        _show(options, Outcome(left.values), "completed")
+        over = Outcome(left.values)
+        over.spent = Decimal(f"{say.spent:.6f}")
+        _show(options, over, "completed")
         return 0
     if begun:
-        say.round, say.spent = left.values.get("round", 0) + 1, left.values.get("cost", 0.0)
         say.line(f"session {options.session} goes on at {left.tasks[0].name}, in round {say.round}")
-    given = None if begun else {"question": options.question}
+    given = None if begun else {"question": options.question or QUESTION}
     try:
         for update in graph.stream(given, config, stream_mode="updates"):
             say.update(update)
@@ -217,7 +226,7 @@ def _checkpointer(options: argparse.Namespace) -> Iterator[Any]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="deliberation", description="A board of personas deliberates a question.")
-    parser.add_argument("question", nargs="?", default="Should we move our service to another provider?")
+    parser.add_argument("question", nargs="?", help=f"for example (if none is given): {QUESTION}")
     parser.add_argument("--model", default="gpt-4o-mini", help="of the endpoint (OPENAI_BASE_URL, OPENAI_API_KEY)")
     parser.add_argument(
         "--price", type=_price, help="of the model if nobody knows it: dollars per million tokens: 0.15,0.60"
@@ -233,7 +242,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--inline", action="store_true", help="in this process: then a call that hangs cannot be ended")
     parser.add_argument("--json", action="store_true", help="the result as JSON; what happens goes to the error output")
     options = parser.parse_args()
-    if not 0 < len(options.question.strip()) <= QUESTION_MAX:
+    if options.question is not None and not 0 < len(options.question.strip()) <= QUESTION_MAX:
         parser.error(f"a question has 1 to {QUESTION_MAX} characters")
     if (options.never_agree or options.expensive or options.hang) and not options.offline:
         parser.error("--never-agree, --expensive and --hang are for --offline")

@@ -32,7 +32,7 @@ from flyball.control.views import Look
 from flyball.core.amounts import MONEY
 from flyball.core.codec import decode_body
 from flyball.core.decision import Decision
-from flyball.core.event import AnyEvent, Beat, Event, Start
+from flyball.core.event import AnyEvent, Beat, Event, Exited, Start
 from flyball.core.policy import AnyPolicy
 from flyball.core.time import span
 from flyball.errors import FlyballError
@@ -56,6 +56,7 @@ from flyball.runtimes.prices import Prices
 from flyball.runtimes.session import options as session_options
 from flyball.runtimes.session import record
 from flyball.runtimes.session.context import SessionContext
+from flyball.runtimes.session.retention import Retention
 from flyball.runtimes.session.work import Session, SessionNotFound
 from flyball.store import Store
 
@@ -116,6 +117,8 @@ class Guard:
         self._sleep = sleep
         self._agents: dict[str, Agent] = {}
         self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._works: OrderedDict[str, None] = OrderedDict()
+        self._retention = Retention(governor, settings.journal.max_sessions)
         self._past = Past()
         self._added: list[AnyPolicy] = []
         self._supervisor: Supervisor | None = None
@@ -344,7 +347,7 @@ class Guard:
             version=version,
             wait=span(wait),
             causes=causes or {},
-            listener=self._say,
+            listener=self._work_said,
             sleep=self._sleep,
             file=self._file,
             view=self._view,
@@ -352,7 +355,7 @@ class Guard:
         self._sessions[name] = session
         self._sessions.move_to_end(name)
         if len(self._sessions) > SESSIONS_MAX:
-            self._sessions.popitem(last=False)
+            self.governor.panel.drop(self._sessions.popitem(last=False)[0])
         return session
 
     def resume(self, name: str, checkpoint: str | None = None) -> bool:
@@ -416,7 +419,7 @@ class Guard:
         """One more safeguard for everything that this guard guards."""
         if policy not in self._added:
             self._added.append(policy)
-            for name in (self.name, *self._agents, *self._sessions):
+            for name in (self.name, *self._agents, *self._sessions, *self._works):
                 self.governor.panel.put(name, (*self.governor.panel.policies_of(name), policy))
             definitions.keep(self.governor, self.name)
 
@@ -447,7 +450,17 @@ class Guard:
         """Put a piece of work that an integration runs, such as a graph, under this guard; `own` safeguards win over
         the settings. Whoever runs it tells what is returned of each start and exit."""
         self._put(unit, *own)
-        return self._say
+        self._works[unit.name] = None
+        self._works.move_to_end(unit.name)
+        if len(self._works) > SESSIONS_MAX:
+            self.governor.panel.drop(self._works.popitem(last=False)[0])
+        return self._work_said
+
+    def _work_said(self, name: str, event: Event, decision: Decision) -> None:
+        self._say(name, event, decision)
+        if isinstance(event, Exited):
+            self._said.pop(name, None)
+            self._retention.ended()
 
     # What is said.
 

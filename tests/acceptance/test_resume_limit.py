@@ -1,16 +1,29 @@
 """Resume limit: work that pauses and is resumed again and again comes to an end, and says why."""
 
-from collections.abc import Callable
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Barrier
+from typing import Any
 
 import pytest
 
+import flyball
+from flyball.core.codec import decode_state
 from flyball.core.decision import Decision, Verb
 from flyball.core.event import Cause, Resume
-from flyball.core.time import DAY
+from flyball.core.policy import Key
+from flyball.core.time import DAY, HOUR, Instant
+from flyball.governor import Governor
+from flyball.guard import Guard
 from flyball.policies import resume_limit
+from flyball.policies.limit import State as Count
+from flyball.policies.session import State
+from flyball.runtimes.session.opening import known
+from flyball.store import Store
+from flyball.testing.clock import FakeClock
 from tests.acceptance.conftest import Supervise
 from tests.acceptance.harness import UNIT, Nested, Supervisor, default_settings, settings_of
 
@@ -283,3 +296,201 @@ def test_children_stay_as_they_are(supervise: Supervise) -> None:
     assert supervisor.known() == before
     assert supervisor.step("child-1", call="x", labels=family).proceeds
     assert supervisor.resume("child-2", labels=family).proceeds
+
+
+# Sessions in a program.
+
+
+class Program:
+    """A program with sessions, on a clock that moves when something waits."""
+
+    def __init__(self, store: Store, given: Nested) -> None:
+        self.clock = FakeClock()
+        settings = settings_of(given)
+        self.governor = Governor(settings.policies(), store, self.clock)
+        self.guard = Guard(settings, self.governor, name="program", sleep=self._sleep)
+        self.runs = 0
+
+    async def _sleep(self, poked: asyncio.Event, until: Instant) -> None:
+        self.clock.set(max(self.clock.now(), until))
+
+    def session(
+        self, name: str = "task", stages: int = 100, reason: str = "rate_limit", **options: Any
+    ) -> flyball.Session:
+        """Work that makes one stage, and pauses for an hour, until all its stages are made."""
+
+        def function(session: flyball.SessionContext) -> list[int]:
+            self.runs += 1
+            made: list[int] = session.checkpoint.get("made", [])
+            with session.stage(f"stage {len(made) + 1}"):
+                made.append(len(made) + 1)
+                session.checkpoint["made"] = made
+            if len(made) < stages:
+                session.pause(reason, resume_after=3600)
+            return made
+
+        return self.guard.session(name, function, **options)
+
+    def begun(self, name: str = "task", **options: Any) -> flyball.Session:
+        """The same, paused after its first stage."""
+        session = self.session(name, **options)
+        with pytest.raises(flyball.SessionPaused):
+            session.run()
+        return session
+
+    def resumed(self, name: str = "task") -> int:
+        """The counter on record."""
+        key = Key("resumes", "unit", name)
+        data = self.governor.store.read([key]).records.get(key)
+        return decode_state(Count, data).count if data is not None else 0
+
+
+Run = Callable[..., Program]
+
+
+@pytest.fixture
+def program(store: Callable[[], Store]) -> Iterator[Run]:
+    """Programs on that store."""
+    made: list[Program] = []
+
+    def make(given: Nested | None = None) -> Program:
+        made.append(Program(store(), given or {}))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.guard.close()
+
+
+@pytest.mark.parametrize("reason", ["rate_limit", "usage_limit", "session_limit", "low battery"])
+def test_session_goes_on_from_its_checkpoint(program: Run, reason: str) -> None:
+    """S2-01, S2-25, S2-31: after each pause the work goes on from its checkpoint, whatever it paused for; each resume
+    is counted, and when it is done the counter is 0."""
+    here = program()
+    session = here.begun(stages=3, reason=reason)
+    for number in (1, 2):
+        here.clock.move(HOUR)
+        assert here.guard.resume_paused("task")
+        assert here.resumed() == (number if number == 1 else 0)
+    assert session.result == [1, 2, 3]
+    assert session.status == "completed"
+
+
+def test_resume_of_a_session(program: Run) -> None:
+    """S2-10, S2-19: from the latest checkpoint or a named one, true if it was resumed; while it runs nothing is left of
+    the pause, and its status is running."""
+    here = program()
+    session = here.begun(stages=4)
+    seen: list[tuple[State, str]] = []
+    say = session.show
+
+    def function(context: flyball.SessionContext) -> list[int]:
+        seen.append((known(here.governor, "task"), say().status))
+        return list(context.checkpoint["made"])
+
+    assert here.guard.resume("task")
+    assert known(here.governor, "task").pause == "rate_limit"
+    other = here.guard.session("task", function)
+    assert here.guard.resume("task", "1")
+    assert other.result == [1]
+    assert seen == [(State(begun=True), "running")]
+
+
+def test_unknown_session(program: Run) -> None:
+    """S2-12, S2-17: what nobody knows is an error for who asks by hand, and false for a schedule."""
+    here = program()
+    with pytest.raises(flyball.SessionNotFound, match="Session not found: task"):
+        here.guard.resume("task")
+    assert not here.guard.resume_paused("task")
+
+
+def test_session_that_is_not_paused(program: Run) -> None:
+    """S2-17: neither what was never begun, nor what is done, nor what is not due yet is resumed by a schedule."""
+    here = program()
+    session = here.session(stages=2)
+    assert not here.guard.resume_paused("task")
+    with pytest.raises(flyball.SessionPaused):
+        session.run()
+    assert not here.guard.resume_paused("task")
+    here.clock.move(HOUR)
+    assert here.guard.resume_paused("task")
+    assert not here.guard.resume_paused("task")
+    assert not here.guard.resume("task")
+
+
+@pytest.mark.parametrize("most", [3, 0, 5])
+def test_session_fails(program: Run, caplog: pytest.LogCaptureFixture, most: int) -> None:
+    """S2-13, S2-14, S2-15, S2-16, S2-23, S2-26, S2-30, S2-35, S2-39, S2-40: a session that always pauses fails: its
+    status, its message with three remedies, its metadata, one event; each resume is logged with its number, and the
+    failure with all of them."""
+    here = program(limit_of(most))
+    session = here.session()
+    with caplog.at_level(logging.INFO), pytest.raises(flyball.SessionFailed) as raised:
+        session.run(wait=True)
+    assert f"Maximum resume attempts exceeded ({most + 1}/{most})" in str(raised.value)
+    assert all(word in raised.value.remedy for word in ("smaller subtasks", "maxResumeAttempts", "investigate"))
+    metadata = {"resumeAttempts": most + 1, "maxResumeAttempts": most, "failureReason": EXCEEDED}
+    assert raised.value.metadata == metadata
+    assert here.runs == most + 1
+    shown = session.show()
+    assert (shown.status, shown.failure_reason) == ("failed", EXCEEDED)
+    assert (shown.resumes.used, shown.resumes.max) == (most, most)
+    held = [entry for entry in here.governor.store.entries() if entry.verb == "hold" and entry.event == "resume"]
+    assert len(held) == 1
+    for number in range(1, most + 1):
+        assert f"resume {number} of {most}" in caplog.text
+    [error] = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert all(f"{name}={value}" in error for name, value in metadata.items())
+
+
+def test_failed_session_is_untouched(program: Run) -> None:
+    """S2-18, S2-21, S2-28: over the limit, the pause, the counter and the checkpoints are as they were."""
+    here = program()
+    session = here.session()
+    with pytest.raises(flyball.SessionFailed):
+        session.run(wait=True)
+    before = {key: data for key, data in here.governor.store.states().items() if key.policy != "refused"}
+    for call in (session.run, session.resume, session.resume_paused):
+        with pytest.raises(flyball.SessionFailed):
+            call()
+    after = {key: data for key, data in here.governor.store.states().items() if key.policy != "refused"}
+    assert after == before
+    assert (known(here.governor, "task").pause, here.resumed()) == ("rate_limit", 3)
+
+
+def test_two_resumes_of_a_session_at_once(program: Run) -> None:
+    """S2-37: one goes on, the other is told that it runs; one is counted."""
+    here = program()
+    session = here.begun()
+    together = Barrier(2)
+    entered = Barrier(2)
+
+    def waiting(context: flyball.SessionContext) -> None:
+        entered.wait(30)
+
+    here.guard.session("task", waiting)
+
+    def resume() -> bool | str:
+        together.wait(30)
+        try:
+            return here.guard.resume("task")
+        except flyball.Refused as refused:
+            entered.wait(30)  # only now the one that goes on may end
+            return refused.code
+
+    with ThreadPoolExecutor(2) as pool:
+        answers = [asked.result(30) for asked in [pool.submit(resume), pool.submit(resume)]]
+    assert sorted(answers, key=str) == [True, "already_running"]
+    assert session.status == "completed"
+    assert len(here.governor.store.entries(events=("resume",))) <= 2
+
+
+def test_children_of_a_failed_session(program: Run) -> None:
+    """S2-33, S2-41: sessions of the same tree are left as they are, and go on."""
+    here = program()
+    child = here.begun("child", stages=2, tree="parent")
+    with pytest.raises(flyball.SessionFailed):
+        here.session("parent", tree="parent").run(wait=True)
+    assert child.status == "paused"
+    assert here.guard.resume("child")
+    assert child.result == [1, 2]

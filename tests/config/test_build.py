@@ -136,6 +136,7 @@ USED_ELSEWHERE = {
     "retry.base_delay_seconds": "the runtime of rules",
     "retry.exponential_base": "the runtime of rules",
     "journal.max_entries": "the store",
+    "journal.max_sessions": "the guard of a program",
     "prices.unknown": "the prices of models",
     "prices.ceiling_per_million_tokens": "the prices of models",
 }

@@ -84,6 +84,7 @@ def test_pauses_and_is_resumed_until_it_is_done(site: Site) -> None:
     assert site.status()["work"]["restarts"] == {"last_hour": 0, "total": 0, "by_hand": 0}
     assert "work: resume 2 of 3, from checkpoint 2" in site.log()
     site.down()
+    assert not list((site.state / "sessions").iterdir()), "its file lives as long as somebody looks after it"
     site.flyball("up", "-d")
     assert site.status()["work"]["state"] == "finished"
     site.order("start", "work")
@@ -102,6 +103,8 @@ def test_the_fourth_resume_fails(site: Site) -> None:
     refused = until(lambda: [event for event in events(site, "resume") if event["verb"] == "hold"], "a refusal")
     assert refused[-1]["reasons"][0]["code"] == "max_resume_attempts_exceeded"
     assert "(4/3)" in refused[-1]["reasons"][0]["text"]
+    said = "work asked to resume; is held: Maximum resume attempts exceeded (4/3)"
+    until(lambda: said in site.log(), "a line of the log")
     assert len(runs(site)) <= 4
     before = runs(site)
     kill_daemon(site)

@@ -20,11 +20,15 @@ from flyball.config import Settings
 from flyball.runtimes.session.context import SessionContext
 
 STAGES: Final = 8
-RESUMES: Final = 10
+RESUMES: Final = 3
 SIZE_MAX: Final = 200_000
 """Characters of a checkpoint's payload: to write it takes long enough to be killed in it."""
 KILL_WITHIN: Final = 0.06
-"""Seconds after the fork: by then a process that nobody kills has made some of its stages."""
+"""Seconds after the fork: by then most processes have asked for leave."""
+KILL_SOON: Final = 0.008
+"""Seconds after one of its lines: by then it has written something more."""
+LINES_MAX: Final = STAGES
+"""Lines to hear at most before a process is killed."""
 PATIENCE: Final = 60.0
 """Seconds for one life, which takes a fraction of one."""
 
@@ -72,7 +76,8 @@ def live(folder: Path, name: str, said: int, seed: float) -> None:
     with flyball.open("program", settings=Settings.model_validate(SETTINGS), state_dir=folder) as guard:
         session = guard.session(name, work)
         try:
-            session.run()
+            if session.status != "completed":  # the one before this was killed before it could say so
+                session.run()
         except flyball.SessionPaused:
             work.say("paused")
         except flyball.SessionFailed as failed:
@@ -97,7 +102,7 @@ class Conductor:
 
     def _life(self, name: str) -> dict[str, Any]:
         hear, said = os.pipe()
-        seed, kill_after = self._dice.random(), self._dice.random() * KILL_WITHIN
+        seed, lines, haste = self._dice.random(), self._dice.randint(0, LINES_MAX), self._dice.random()
         spared = self._dice.random() < 0.1
         pid = os.fork()
         if pid == 0:
@@ -108,17 +113,17 @@ class Conductor:
             finally:
                 os._exit(1)
         os.close(said)
-        began = time.monotonic()
         heard = b""
-        while True:
-            left = began + (PATIENCE if spared else kill_after) - time.monotonic()
-            if left <= 0 or not select.select([hear], [], [], left)[0]:
-                assert not spared, f"a process of {name} hangs"
-                break
+        ends = time.monotonic() + (PATIENCE if spared or lines else haste * KILL_WITHIN)
+        while (left := ends - time.monotonic()) > 0 and select.select([hear], [], [], left)[0]:
             data = os.read(hear, 65_536)
-            heard += data
             if not data:
                 break
+            before, heard = heard.count(b"\n"), heard + data
+            if not spared and before < lines <= heard.count(b"\n"):
+                ends = time.monotonic() + haste * KILL_SOON
+        else:
+            assert not spared, f"a process of {name} hangs"
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         while data := os.read(hear, 65_536):

@@ -27,7 +27,7 @@ from flyball.store.sqlite import SqliteStore
 from tests.durability import session_worker as worker
 
 ROOT = Path(__file__).parents[2]
-KILLS = int(os.environ.get("FLYBALL_KILLS", "120"))
+KILLS = int(os.environ.get("FLYBALL_KILLS", "60"))
 SEED = os.environ.get("FLYBALL_SEED", "1")
 SECONDS = 3_600 if "FLYBALL_KILLS" in os.environ else 60
 
@@ -63,9 +63,9 @@ def test_killed_at_any_instant(tmp_path: Path) -> None:
         check_lives(lives)
         deaths.update(died_in(life) for life in lives if life.code == -9)
     check_store(tmp_path, sessions)
-    assert deaths.total() >= min(KILLS, 20), "somebody was killed"
-    print(deaths)
-    assert {"a stage", "between"} <= deaths.keys(), f"killed at various instants: {deaths}"
+    assert {"its beginning", "a stage", "between"} <= deaths.keys(), f"killed at various instants: {deaths}"
+    ends = Counter(lives[-1].lines[-1].split()[0] for lives in sessions)
+    assert {"done", "failed"} <= ends.keys(), f"some were done, and some resumed too often: {ends}"
 
 
 def check_lives(lives: Sequence[Life]) -> None:
@@ -83,7 +83,7 @@ def check_lives(lives: Sequence[Life]) -> None:
                     assert kept <= made <= reached, "nothing is lost but the stage in work"
                     assert resumes > resumed, "each resume is counted, and before the work goes on"
                     resumed = resumes
-                    reached = made
+                    reached = kept = made
                 case "stage", [number]:
                     assert number == reached + 1, "no stage is left out"
                     reached = number
@@ -93,7 +93,7 @@ def check_lives(lives: Sequence[Life]) -> None:
                 case "failed", [attempts, most]:
                     assert (attempts, most) == (worker.RESUMES + 1, worker.RESUMES)
                 case "done", []:
-                    assert kept == worker.STAGES
+                    assert reached == worker.STAGES
                 case "paused", []:
                     pass
                 case _:

@@ -441,6 +441,9 @@ class Journal(Section):
 
     max_entries: Annotated[int, Field(ge=1_000, le=100_000_000)] = 1_000_000
     """Entries that are kept at most; at least the newest half of them stay."""
+    max_sessions: Annotated[int, Field(ge=1, le=10_000_000)] = 10_000
+    """Graphs and sessions of programs that are kept. Of more than this the oldest that are done are forgotten; what
+    can be resumed is not."""
 
 
 class Settings(Section):

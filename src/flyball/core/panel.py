@@ -115,8 +115,15 @@ class Panel:
 
     def put(self, unit: str, policies: Sequence[AnyPolicy]) -> None:
         """Give a unit a set of its own."""
-        self._units[unit] = self._set_of(policies)
-        self._dockets.clear()
+        own = self._set_of(policies)
+        if self._units.get(unit) is not own:
+            self._units[unit] = own
+            self._dockets.clear()
+
+    def drop(self, unit: str) -> None:
+        """Forget that a unit has a set of its own: it is over, and nothing is asked of it any more."""
+        if self._units.pop(unit, None) is not None:
+            self._dockets.clear()
 
     def replace(self, policies: Sequence[AnyPolicy], units: Mapping[str, Sequence[AnyPolicy]]) -> None:
         """Other policies, for everybody: all of them, or none if they do not fit together."""

@@ -67,8 +67,10 @@ class Session:
                 return State(True, pause, now, event.resume_at or later(now, self.pauses))
             case Exited():
                 return State(True)
-            case Released() if event.frees(self.name, self.by) and not event.fingerprint and state.pause:
-                return State(True, state.pause, state.paused_at, state.resume_at, True)
+            case Released() if event.frees(self.name, self.by) and not event.fingerprint:
+                if not event.policies:  # everything about the unit is to be forgotten, not only its pause ended
+                    return State()
+                return State(True, state.pause, state.paused_at, state.resume_at, True) if state.pause else state
         return state
 
     def decide(self, state: State, now: Instant) -> Decision:

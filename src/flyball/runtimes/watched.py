@@ -143,6 +143,8 @@ class WatchedHands:
         """Done with this unit."""
         if self._notify is not None:
             self._notify.close()
+        if self.session is not None:
+            self.session.close()
         self.process.close()
 
     async def _begin_watched(self, run: str, again: bool) -> ProcessLife | WatchedLife:

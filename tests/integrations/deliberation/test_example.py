@@ -195,6 +195,9 @@ def test_session_goes_on(tmp_path: Path) -> None:
     assert "goes on" in again.stderr
     assert (result(again)["status"], result(again)["rounds"]) == ("completed", 3)
     assert "is over already" in run(tmp_path, "--offline", "--session", "q3", "--json").stderr
+    other = run(tmp_path, "--offline", "--session", "q3", "Something else?")
+    assert (other.returncode, other.stdout) == (1, "")
+    assert "is about another question" in other.stderr
 
 
 @pytest.mark.slow

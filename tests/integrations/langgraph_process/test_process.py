@@ -28,13 +28,14 @@ from langgraph.runtime import RunControl
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import CachePolicy, Command, interrupt
 
-from flyball.core.event import Cause, Resume, Start
+from flyball.core.event import Cause, Held
 from flyball.guard import Guard
 from flyball.integrations.langgraph import CannotCross, GraphDied, Stopped, TimedOut, guard, process
 from flyball.runtimes.refusal import Refused
+from tests.integrations.langgraph.scene import a_guard, exits, of_thread, starts
 from tests.integrations.langgraph_process import graphs
 from tests.integrations.langgraph_process.graphs import Node, Notes, line_of, note
-from tests.integrations.langgraph_process.scene import a_guard, children, exits, is_alive, of_thread, starts, wait_for
+from tests.integrations.langgraph_process.scene import children, is_alive, wait_for
 
 ENOUGH: dict[str, Any] = {"notes": [], "limit": 6}
 WRITTEN = ["thought", "wrote"] * 3
@@ -43,7 +44,7 @@ WRITTEN = ["thought", "wrote"] * 3
 @pytest.fixture(autouse=True)
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is told to end and does not is killed soon."""
-    monkeypatch.setattr(process, "GRACE", 0.2)
+    monkeypatch.setattr(process, "GRACE", 0.5)
 
 
 @pytest.fixture
@@ -291,7 +292,7 @@ def test_interrupts(guarding: Guard) -> None:
     assert waiting.status == "paused"
     done = guarded.invoke(Command(resume="yes"), of_thread("one"))
     assert done["notes"] == ["first", "told yes"]
-    assert starts(guarding, "asks@one") == [Start, Resume]
+    assert starts(guarding, "asks@one") == ["Start", "Resume"]
 
 
 # Errors.
@@ -392,14 +393,14 @@ def test_a_process_that_dies(guarding: Guard, node: Node, how: str, tmp_path: Pa
         checkpointer=InMemorySaver(),
     )
     with pytest.raises(GraphDied, match=how) as caught:
-        guarded.invoke({"notes": []}, of_thread("one"))
+        guarded.invoke({"notes": []}, of_thread("one"), durability="sync")
     assert "resume" in caught.value.remedy
     (left,) = exits(guarding, "dies@one")
     assert (left.cause, left.progress) == (Cause.ERROR, True)
     assert left.fingerprint
     assert guarded.get_state(of_thread("one")).next == ("second",)
     assert guarded.invoke(None, of_thread("one"))["notes"] == ["first", "second"]
-    assert starts(guarding, "dies@one") == [Start, Resume]
+    assert starts(guarding, "dies@one") == ["Start", "Resume"]
 
 
 def test_a_process_that_dies_in_a_coroutine(guarding: Guard) -> None:
@@ -427,7 +428,7 @@ def test_a_node_that_hangs(guarding: Guard, node: Node, caplog: pytest.LogCaptur
         checkpointer=InMemorySaver(),
     )
     with caplog.at_level(logging.ERROR), pytest.raises(TimedOut) as caught:
-        guarded.invoke({"notes": []}, of_thread("one"))
+        guarded.invoke({"notes": []}, of_thread("one"), durability="sync")
     assert isinstance(caught.value, TimeoutError)
     assert node.__name__ in caplog.text
     assert guarded.last is not None
@@ -452,7 +453,7 @@ def test_a_coroutine_that_hangs(guarding: Guard, node: Node, caplog: pytest.LogC
             checkpointer=InMemorySaver(),
         )
         with caplog.at_level(logging.ERROR), pytest.raises(TimedOut):
-            await guarded.ainvoke({"notes": []}, of_thread("one"))
+            await guarded.ainvoke({"notes": []}, of_thread("one"), durability="sync")
         assert node.__name__ in caplog.text
         (left,) = exits(guarding, "hangs@one")
         assert (left.cause, left.policy) == (Cause.TIMEOUT, "deadline")
@@ -513,7 +514,7 @@ def test_after_a_timeout_it_can_be_resumed(guarding: Guard, tmp_path: Path) -> N
         guarded.invoke({"notes": []}, of_thread("one"))
     assert guarded.get_state(of_thread("one")).values["notes"] == ["first"]
     assert guarded.invoke(None, of_thread("one"))["notes"] == ["first", "second"]
-    assert starts(guarding, "slow@one") == [Start, Resume]
+    assert starts(guarding, "slow@one") == ["Start", "Resume"]
 
 
 # Whoever reads goes away.
@@ -566,8 +567,6 @@ def test_a_coroutine_that_breaks_off(guarding: Guard) -> None:
 
 def test_a_person_stops_it(guarding: Guard) -> None:
     """A person's word ends the process, whatever that does."""
-    from flyball.core.event import Held
-
     guarded = guard(line_of(("sleeps", graphs.sleeps)), guard=guarding, name="sleeps")
     raised: list[BaseException] = []
 

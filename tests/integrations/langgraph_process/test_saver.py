@@ -174,7 +174,7 @@ def test_an_old_checkpointer() -> None:
 
     with remote(Old()) as stand_in:
         stand_in.put_writes(config_of("one", "1"), [("draft", 1)], "task", "~path")
-    assert given == [((("draft", 1),), "task")]
+    assert given == [([("draft", 1)], "task")]
 
 
 def test_strict_types_are_the_graphs_own() -> None:

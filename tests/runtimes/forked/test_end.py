@@ -2,19 +2,27 @@
 
 import os
 import re
+import secrets
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from flyball.runtimes.forked import Forked, Link
+from flyball.core.event import Start
+from flyball.errors import FlyballError
+from flyball.governor import Governor
+from flyball.policies import Exclusive
+from flyball.runtimes.forked import Forked, Link, clear
+from flyball.store.memory import MemoryStore
 from tests.runtimes.forked.stage import WITHIN, Begin, gone, lives, take, until
 
 ENDLESS = "import time; time.sleep(600)"
@@ -338,10 +346,56 @@ def test_no_room(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
 
     before = list(Path("/proc/self/fd").iterdir())
     monkeypatch.setattr(os, "fork", full)
-    with pytest.raises(Exception, match="there is no room for a process of forked: Resource temporarily"):
+    with pytest.raises(FlyballError, match="there is no room for a process of forked: Resource temporarily"):
         begin(sleeps)
     assert len(list(Path("/proc/self/fd").iterdir())) == len(before)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
+
+
+def test_no_thread(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody could look after the process, there is none."""
+
+    def full(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    monkeypatch.setattr(threading.Thread, "start", full)
+    with pytest.raises(FlyballError, match="there is no room for a process of forked: can't start new thread"):
+        begin(lambda _: signal.pause())
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python does not warn of it")
+def test_no_warning(begin: Begin) -> None:
+    """Python's warning of forks is not shown for runs, and is for others; and the filter is put there once."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        filters = len(warnings.filters)
+        for _ in range(2):
+            gone(begin(lambda _: None))
+        assert (warned, len(warnings.filters)) == ([], filters + 1)
+
+
+def test_clear() -> None:
+    """What is left of runs whose program was killed is found by its mark, and ended; what is of other runs stays."""
+    governor = Governor([Exclusive()], MemoryStore())
+    dead = subprocess.Popen(["true"])
+    holder = f"{socket.gethostname()}/{dead.pid}/1"
+    dead.wait()
+    unit, run = secrets.token_hex(8), "1"
+    governor.submit(Start(unit=unit, run=run, holder=holder))
+    left = [
+        subprocess.Popen(["sleep", "600"], env={**os.environ, "FLYBALL_UNIT": unit, "FLYBALL_RUN": of})
+        for of in (run, "2")
+    ]
+    try:
+        assert clear(governor, unit) == 1
+        assert [lives(process.pid) for process in left] == [False, True]
+        assert clear(governor, unit) == 0
+    finally:
+        for process in left:
+            process.kill()
+            process.wait()
 
 
 def test_unit_in_the_text() -> None:

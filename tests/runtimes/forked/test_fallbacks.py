@@ -1,14 +1,17 @@
 """Without what only Linux has, a forked run is begun, heard and ended all the same."""
 
+import os
 import signal
-import threading
+import socket
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from flyball.runtimes import guardian
-from flyball.runtimes.forked import Forked, Link
+from flyball.runtimes.forked import Link, parent
 from flyball.runtimes.process import kernel
 from flyball.runtimes.process.kernel import Kernel
 from tests.runtimes.forked.stage import Begin, gone, lives, take
@@ -22,7 +25,7 @@ MEANS = {
 
 @pytest.fixture(params=MEANS)
 def poor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "detect", lambda *, reaps: MEANS[request.param])
+    monkeypatch.setattr(kernel, "detect", lambda **_: MEANS[request.param])
     monkeypatch.setenv(guardian.WITHOUT, "1")
 
 
@@ -36,7 +39,7 @@ def test_life(begin: Begin) -> None:
 
 @pytest.mark.usefixtures("poor")
 @pytest.mark.parametrize("work", [never_matches, starts, takes_its_time], ids=lambda work: work.__name__)
-def test_ends(begin: Begin, work: Link) -> None:
+def test_ends(begin: Begin, work: Callable[[Link], None]) -> None:
     """It is ended, with what it started in its group."""
     forked = begin(work)
     started = take(forked)
@@ -47,11 +50,13 @@ def test_ends(begin: Begin, work: Link) -> None:
 
 @pytest.mark.usefixtures("poor")
 def test_holds_the_socket(begin: Begin) -> None:
-    """Something that it leaves behind and that has its socket open does not keep the program waiting for its end."""
+    """A process that has the run's socket open does not keep the program waiting for the run's end."""
 
     def work(link: Link) -> None:
-        threading.Thread(target=time.sleep, args=(600,)).start()
-        signal.raise_signal(signal.SIGKILL)
+        held = os.dup(link._channel.fileno())
+        os.set_inheritable(held, True)
+        subprocess.Popen(["sleep", "600"], close_fds=False)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     assert gone(begin(work)).signal == signal.SIGKILL
 
@@ -60,7 +65,7 @@ def test_reaped_by_the_program(begin: Begin) -> None:
     """In a program that lets the kernel reap its children, a run ends as well; how, nobody knows."""
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        ended = gone(begin(lambda link: None))
+        ended = gone(begin(lambda _: None))
         assert (ended.code, ended.signal) == (None, None)
         assert "ended in an unknown way" in str(ended)
     finally:
@@ -68,17 +73,13 @@ def test_reaped_by_the_program(begin: Begin) -> None:
 
 
 def test_closed_socket(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that closes every file that it has open can say nothing any more, and is killed."""
-    from flyball.runtimes.forked import parent
-
+    """A run that has closed its socket can say nothing any more, and is killed."""
     monkeypatch.setattr(parent, "LINGERS_MAX", 0.05)
 
     def work(link: Link) -> None:
-        import os
-
-        os.closerange(3, 100)
+        link._channel.shutdown(socket.SHUT_RDWR)
         time.sleep(600)
 
-    forked: Forked = begin(work)
+    forked = begin(work)
     assert gone(forked).signal == signal.SIGKILL
     assert not Path(f"/proc/{forked.pid}").exists()

@@ -4,7 +4,6 @@ import io
 import logging
 import os
 import socket
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,45 +23,49 @@ class Slow(io.FileIO):
         super().__init__(path, "w")
         self.entered, self.release = threading.Event(), threading.Event()
 
-    def write(self, data: object) -> int:  # type: ignore[override]  # what is written does not matter
+    def write(self, data: object) -> int:
         self.entered.set()
         self.release.wait(WITHIN)
         return super().write(data)  # type: ignore[arg-type]  # as it came
 
 
-@pytest.mark.parametrize("by", ["logging", "print"])
-def test_locked_stream(begin: Begin, tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run prints and logs, though a thread of its program was just writing to the same file when it was forked."""
-    raw = Slow(tmp_path / "out")
-    stream = io.TextIOWrapper(io.BufferedWriter(raw), write_through=True)
+def test_locked_stream(begin: Begin, tmp_path: Path) -> None:
+    """A run logs, though a thread of its program was just writing to the same file when it was forked."""
+    raw = Slow(tmp_path / "log")
+    stream = io.TextIOWrapper(io.BufferedWriter(raw))
     logger = logging.getLogger("tests.locked_stream")
     logger.addHandler(handler := logging.StreamHandler(stream))
-    monkeypatch.setattr(sys, "stdout", stream)
-
-    def write(text: str) -> None:
-        if by == "print":
-            print(text, flush=True)
-        else:
-            logger.error(text)
 
     def work(link: Link) -> None:
-        write("from the run")
-        link.send("written")
+        logger.error("from the run")
+        link.send("logged")
 
-    writing = threading.Thread(target=write, args=("from the program",))
+    writing = threading.Thread(target=logger.error, args=("from the program",))
     writing.start()
     try:
         assert raw.entered.wait(WITHIN)
-        monkeypatch.setattr(sys, "stdout", io.StringIO()) if by == "logging" else None
-        forked = begin(work)
-        assert take(forked) == "written"
+        assert take(begin(work)) == "logged"
+        assert (tmp_path / "log").read_text() == "from the run\n"
     finally:
         raw.release.set()
         writing.join(WITHIN)
         logger.removeHandler(handler)
-    assert "from the run" in (tmp_path / "out").read_text()
-    monkeypatch.undo()
-    stream.close()
+        stream.close()
+    assert (tmp_path / "log").read_text() == "from the run\nfrom the program\n"
+
+
+def test_streams(begin: Begin, capfd: pytest.CaptureFixture[str]) -> None:
+    """What a run prints is written line by line, so that it is there when the run is killed in the next moment."""
+
+    def work(link: Link) -> None:
+        print("last words")
+        link.send("printed")
+        link.call("nothing")
+
+    forked = begin(work, nothing=lambda: threading.Event().wait(WITHIN))
+    assert take(forked) == "printed"
+    forked.end(0)
+    assert capfd.readouterr().out == "last words\n"
 
 
 def test_input(begin: Begin) -> None:
@@ -132,7 +135,13 @@ def test_listening(begin: Begin) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         go = threading.Event()
-        forked = begin(lambda link: link.call("go"), go=lambda: go.wait(WITHIN))
+
+        def work(link: Link) -> None:
+            link.send("up")
+            link.call("go")
+
+        forked = begin(work, go=lambda: go.wait(WITHIN))
+        assert take(forked) == "up"
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
     go.set()

@@ -106,6 +106,18 @@ def test_it_is_not_written_through(file: WorkFile) -> None:
     assert victim.read_text() == "as it was"
 
 
+def test_removed(file: WorkFile) -> None:
+    """Nothing of it is left, unless the command left something of its own; to remove what is not there is fine."""
+    own = file.path.with_name("own")
+    own.touch()
+    file.remove()
+    assert list(file.path.parent.iterdir()) == [own]
+    own.unlink()
+    file.remove()
+    file.remove()
+    assert not file.path.parent.exists()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can have units of other users")
 def test_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A unit that runs as another user has its file where that user can get, and is its owner; a file of somebody else

@@ -26,6 +26,7 @@ class InlineRun(GraphRun):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = 0
         self._ended = threading.Event()
         self._told_to_end = threading.Lock()
         """Taken by the first who tells it."""
@@ -46,7 +47,7 @@ class InlineRun(GraphRun):
 
     async def astream(self, given: Any, config: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         """The same for coroutines."""
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._loop_thread = asyncio.get_running_loop(), threading.get_ident()
         stream = super().astream(given, config, **kwargs)
         try:
             async for chunk in stream:
@@ -61,5 +62,5 @@ class InlineRun(GraphRun):
                 "%s was told to end and does not, and in the program itself it cannot be made to; "
                 'with `isolation="process"` it could. It is here:\n%s',
                 self.context.unit,
-                where(self, self._loop),
+                where(self, self._loop, self._loop_thread),
             )

@@ -3,6 +3,7 @@ what comes of it is said over the link. Only `process` begins this, in the fork.
 """
 
 import asyncio
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -153,7 +154,7 @@ def _stop(run: GraphRun, link: Link, loop: asyncio.AbstractEventLoop | None) -> 
         return
     if run.gate.verdict.verb < Verb.STOP:
         run.tell(UNREAD)
-    link.send(Was(where(run, loop)))
+    link.send(Was(where(run, loop, threading.main_thread().ident or 0)))
 
 
 class _Line:

@@ -10,12 +10,14 @@ not ended after the grace is killed, with everything that it started.
 """
 
 import asyncio
+import contextvars
 import logging
 import signal
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from flyball.core.decision import Decision, Verb
 from flyball.errors import FlyballError
@@ -44,6 +46,8 @@ except ImportError:
     raise missing("LangGraph", "langgraph") from None
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 GRACE: Final = 2.0
 """Seconds that a run has to end by itself, once it is told to. What it waits for then mostly never comes: the time is
@@ -96,8 +100,9 @@ class ProcessRun:
         """The chunks. Raises a GraphRefused where it is stopped, or what a node raised."""
         scene = self._scene(given, config, kwargs)
         scene.belongings.check_thread(config)
-        child = self._begin(scene, live, None)
+        beginning = _aside(lambda: self._begin(scene, live, None))
         try:
+            child = beginning.result()
             while not self._over:
                 try:
                     said = child.receive()
@@ -108,17 +113,19 @@ class ProcessRun:
                 else:
                     self._heed(said)
         except BaseException as error:
-            self._leave(child)
+            self._leave(beginning)
             self._say_where(error)
             raise
-        self._leave(child)
+        self._leave(beginning)
         self._check()
 
     async def astream(self, given: Any, config: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         """The same for coroutines."""
         scene = self._scene(given, config, kwargs)
-        child = self._begin(scene, live_soon, asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        beginning = _aside(lambda: self._begin(scene, live_soon, loop))
         try:
+            child = await asyncio.wrap_future(beginning)
             while not self._over:
                 try:
                     said = await child.receive_soon()
@@ -129,10 +136,10 @@ class ProcessRun:
                 else:
                     self._heed(said)
         except BaseException as error:
-            await _whatever_comes(self._leave, child)
+            await _whatever_comes(lambda: self._leave(beginning))
             self._say_where(error)
             raise
-        await _whatever_comes(self._leave, child)
+        await _whatever_comes(lambda: self._leave(beginning))
         self._check()
 
     # Its beginning.
@@ -147,7 +154,6 @@ class ProcessRun:
     def _begin(
         self, scene: Scene, live: Callable[[Scene, Link], None], loop: asyncio.AbstractEventLoop | None
     ) -> Forked:
-        # In this very thread, also that of a loop: the fork has its context variables, and takes a millisecond.
         child = Forked(
             lambda link: live(scene, link),
             services={**governor_services(self._governor), **scene.belongings.services(loop, self._kept)},
@@ -216,8 +222,11 @@ class ProcessRun:
             self.report.verdict |= self._verdict
             raise refusal_of(self._verdict, self._governor.clock.now(), f"{self._unit} was stopped") from error
 
-    def _leave(self, child: Forked) -> None:
+    def _leave(self, beginning: "Future[Forked]") -> None:
         """Nobody reads any more. What it still says is thrown away, so that it need not wait to say it."""
+        if beginning.exception() is not None:
+            return
+        child = beginning.result()
         ending = threading.Thread(target=child.end, args=(GRACE,), name=f"flyball ends {self._unit}", daemon=True)
         ending.start()
         try:
@@ -229,22 +238,30 @@ class ProcessRun:
             ending.join()
 
 
-async def _whatever_comes(work: Callable[[Forked], None], child: Forked) -> None:
-    """Do it in a thread, and wait for that, also if the task is cancelled meanwhile."""
-    loop = asyncio.get_running_loop()
-    done = asyncio.Event()
+def _aside(work: Callable[[], T]) -> "Future[T]":
+    """Do it in a thread of its own, with the context of this one: there nobody can interrupt it half-way, and no loop
+    waits for it."""
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()
+    here = contextvars.copy_context()
 
     def do() -> None:
         try:
-            work(child)
-        finally:
-            loop.call_soon_threadsafe(done.set)
+            done.set_result(here.run(work))
+        except BaseException as error:  # noqa: BLE001 - the future carries it to whoever waits
+            done.set_exception(error)
 
-    threading.Thread(target=do, name="flyball leaves", daemon=True).start()
+    threading.Thread(target=do, name="flyball aside", daemon=True).start()
+    return done
+
+
+async def _whatever_comes(work: Callable[[], None]) -> None:
+    """Do it, and wait for that, also if the task is cancelled meanwhile."""
+    doing = asyncio.wrap_future(_aside(work))
     cancelled = None
-    while not done.is_set():
+    while not doing.done():
         try:
-            await done.wait()
+            await asyncio.shield(doing)
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:

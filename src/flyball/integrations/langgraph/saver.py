@@ -40,6 +40,7 @@ LOOKS_APART: Final = 1.0
 """Seconds between two looks whether a loop that was given work still runs. It is needed only where a program has ended
 its loop in the middle of a run."""
 
+WRITES: Final = ("put_writes", "aput_writes")
 PUTS: Final = ("put", "aput")
 PUT_METADATA: Final = 2
 """The place of the metadata among what a checkpoint is kept with."""
@@ -110,6 +111,8 @@ def _saver_service(
         if allowed not in by_allowed:
             chosen = saver.with_allowlist(allowed) if allowed else saver
             by_allowed[allowed] = _service(chosen, _SAVER_METHODS, loop)
+        if method in WRITES:
+            args = (args[0], [write for by_name in args[1] for write in by_name.items()], *args[2:])
         answer = by_allowed[allowed](method, args, named)
         if kept is not None and method in PUTS:
             kept(args[PUT_METADATA].get("source", ""))
@@ -217,7 +220,7 @@ class RemoteSaver(BaseCheckpointSaver[Any]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Keep what a node has written, before its superstep is over."""
-        self._call("put_writes", slim(config), tuple(writes), task_id, *self._path(task_path))
+        self._call("put_writes", slim(config), _named(writes), task_id, *self._path(task_path))
 
     def delete_thread(self, thread_id: str) -> None:
         """Forget a thread."""
@@ -279,7 +282,7 @@ class RemoteSaver(BaseCheckpointSaver[Any]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """`put_writes`, for coroutines."""
-        await self._call_soon("aput_writes", slim(config), tuple(writes), task_id, *self._path(task_path))
+        await self._call_soon("aput_writes", slim(config), _named(writes), task_id, *self._path(task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread`, for coroutines."""
@@ -372,6 +375,11 @@ class RemoteCache(BaseCache[Any]):
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         """`clear`, for coroutines."""
         await self._line.call_soon(CACHE, "aclear", (namespaces,), {})
+
+
+def _named(writes: Sequence[tuple[str, Any]]) -> list[dict[str, Any]]:
+    """What was written, each under its name: so it is named where it cannot be passed on."""
+    return [{channel: value} for channel, value in writes]
 
 
 def slim(config: RunnableConfig | None) -> RunnableConfig | None:

@@ -1,6 +1,7 @@
 """Where the nodes of a graph's run are: for the post-mortem of one that did not end when it was told to.
 
-A run is found in the stacks of threads by its nodes, and tasks know whose they are; what others do is not shown.
+A run is found in the stacks of threads by its nodes. Tasks know whose they are from Python 3.12 on; before it, all are
+shown that are in somebody's own code.
 """
 
 import asyncio
@@ -20,12 +21,22 @@ from flyball.runtimes.current import CURRENT
 FRAMES_MAX: Final = 20
 """Frames of one node that are shown, the innermost: they say what it waits for."""
 
+NOT_OWN: Final = ("asyncio", "flyball", "langchain_core", "langgraph")
+"""Who does not tell where a node is: it is called by them, and calls them."""
+
 _NODE: Final[CodeType] = GatedNode.invoke.__code__
 
 
-def where(run: GraphRun, loop: asyncio.AbstractEventLoop | None = None) -> str:
-    """The stacks of the run's nodes that are at work now, in any thread and in that loop."""
-    return "\n".join((*_in_threads(run), *(_in_tasks(run, loop) if loop is not None else ())))[-DETAIL_MAX:]
+def where(run: GraphRun, loop: asyncio.AbstractEventLoop | None = None, thread: int = 0) -> str:
+    """The stacks of the run's nodes that are at work now: in any thread, and in that loop, which is run by that
+    thread."""
+    found = [*_in_threads(run)]
+    if loop is not None:
+        found += _in_tasks(run, loop)
+        task = asyncio.current_task(loop)
+        if task is not None and _is_of(task, run):
+            found.append(f"the loop is blocked:\n{_shown([*_outwards(sys._current_frames().get(thread))][::-1])}")
+    return "\n".join(found)[-DETAIL_MAX:]
 
 
 def _in_threads(run: GraphRun) -> Iterator[str]:
@@ -41,13 +52,18 @@ def _in_threads(run: GraphRun) -> Iterator[str]:
 
 def _in_tasks(run: GraphRun, loop: asyncio.AbstractEventLoop) -> Iterator[str]:
     for task in asyncio.all_tasks(loop):
-        if _is_of(task, run) and (stack := list(awaits(task.get_coro()))):
+        stack = list(awaits(task.get_coro()))
+        if _is_of(task, run) and any(_is_own(frame) for frame in stack):
             yield f"a coroutine:\n{_shown(stack)}"
 
 
 def _is_of(task: "asyncio.Task[Any]", run: GraphRun) -> bool:
-    get_context = getattr(task, "get_context", None)  # from Python 3.12 on; before it, all that there are are shown
+    get_context = getattr(task, "get_context", None)
     return get_context is None or get_context().get(CURRENT) is run.context
+
+
+def _is_own(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__", "").partition(".")[0] not in NOT_OWN
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

@@ -5,7 +5,7 @@ A fork and not a new interpreter, because what is run is full of closures, which
 
 from flyball.runtimes.forked.link import Cut, Link
 from flyball.runtimes.forked.packing import CannotRead, CannotSend, Raised
-from flyball.runtimes.forked.parent import Forked, Gone, Prompt
+from flyball.runtimes.forked.parent import Forked, Gone, Prompt, clear
 from flyball.runtimes.forked.remote import RemoteGovernor, governor_services
 
 __all__ = [
@@ -18,5 +18,6 @@ __all__ = [
     "Prompt",
     "Raised",
     "RemoteGovernor",
+    "clear",
     "governor_services",
 ]

@@ -24,11 +24,13 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from flyball.errors import FlyballError
+from flyball.governor import Governor
 from flyball.runtimes.forked import life, packing
 from flyball.runtimes.forked.frames import Frame, Frames, Kind, head
 from flyball.runtimes.forked.link import Link
 from flyball.runtimes.forked.packing import CannotSend
 from flyball.runtimes.forked.serving import Servers
+from flyball.runtimes.holder import is_gone
 from flyball.runtimes.lifeline import Lifeline
 from flyball.runtimes.process import kernel, strays, tree
 from flyball.runtimes.process.kernel import UNKNOWN, Status
@@ -141,8 +143,13 @@ class Forked:
         with _forking:
             self.pid, self._channel, self._line, self._stacks = _fork(work, unit, run)
         self._member = _Member(self.pid, (unit, run), _started(self.pid))
-        self._pidfd = os.pidfd_open(self.pid) if self._means.pidfd else -1
-        threading.Thread(target=self._look_after, name=f"flyball hears {unit}", daemon=True).start()
+        self._pidfd = _pidfd(self.pid) if self._means.pidfd else -1
+        try:
+            threading.Thread(target=self._look_after, name=f"flyball hears {unit}", daemon=True).start()
+        except RuntimeError as error:  # no room for another thread
+            self._signal(signal.SIGKILL)
+            self._conclude()
+            raise _no_room(unit, str(error)) from error
 
     # What it says.
 
@@ -439,6 +446,13 @@ class Forked:
         return [*found, *self._kin]
 
 
+def clear(governor: Governor, unit: str) -> int:
+    """End what is left of runs of that unit whose program was killed; how many processes there were. They ended with
+    it, but for what had left their process group. To be called before such runs are reported as lost."""
+    runs = {(unit, run) for _, run, live in governor.live_runs(unit) if is_gone(live.holder)}
+    return strays.end(runs, kernel.detect(reaps=False))
+
+
 def _opened(frame: Frame) -> Any:
     if frame.kind is Kind.MESSAGE:
         return packing.unpack(frame.body)
@@ -455,6 +469,18 @@ def _wake(loop: asyncio.AbstractEventLoop, came: asyncio.Event) -> None:
 def _started(pid: int) -> int:
     stat = kernel.stat(pid)
     return stat.started if stat is not None else 0
+
+
+def _pidfd(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # too many open files: then it is looked at now and then
+        return -1
+
+
+def _no_room(unit: str, why: str) -> FlyballError:
+    remedy = "Run fewer at once, or raise the limits of processes, open files and memory."
+    return FlyballError(f"there is no room for a process of {unit}: {why}", remedy=remedy)
 
 
 def _fork(work: Callable[[Link], None], unit: str, run: str) -> tuple[int, socket.socket, Lifeline, int]:
@@ -480,10 +506,7 @@ def _fork(work: Callable[[Link], None], unit: str, run: str) -> tuple[int, socke
             theirs.callback(signal.pthread_sigmask, signal.SIG_SETMASK, mask)
             pid = os.fork()
         except OSError as error:
-            raise FlyballError(
-                f"there is no room for a process of {unit}: {os.strerror(error.errno or 0)}",
-                remedy="Run fewer at once, or raise the limits of processes, open files and memory.",
-            ) from error
+            raise _no_room(unit, os.strerror(error.errno or 0)) from error
         if not pid:
             life.live(work, life.Ends(channel, line.theirs, shows), unit, run)
         undo.pop_all()

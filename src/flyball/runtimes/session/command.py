@@ -81,5 +81,9 @@ class CommandSession:
         """What has to be written to keep that as its checkpoint."""
         return checkpoints.rows(self._governor.store, self._unit, stage, data, self._governor.clock.now())
 
+    def close(self) -> None:
+        """Done with this unit, for now: what a later run is given comes from the store."""
+        self._file().remove()
+
     def _file(self) -> WorkFile:
         return WorkFile(self._folder, self._unit, uid=self._uid)

@@ -74,6 +74,14 @@ class WorkFile:
             raise self._refused(_too_large(f"over {BYTES_MAX}"))
         return data
 
+    def remove(self) -> None:
+        """No run needs it any more. What else the command left in the folder stays."""
+        with contextlib.suppress(OSError), _opened(self._folder, _FOLDER) as folder:
+            for name in (_NEW, NAME):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=folder)
+            self._folder.rmdir()
+
     def _check(self, found: os.stat_result) -> None:
         if not stat.S_ISREG(found.st_mode):
             raise self._refused("is no plain file")
