@@ -54,7 +54,7 @@ def long_chain() -> StateGraph[Any, Any, Any, Any]:
             builder.add_edge(f"n{number}", f"n{number + 1}")
         else:
             ways = [f"n{number + 1}", f"n{number // 2}"]
-            builder.add_conditional_edges(f"n{number}", lambda state: "", ways)
+            builder.add_conditional_edges(f"n{number}", lambda _: "", ways)
     builder.add_edge(f"n{NODES - 1}", END)
     return builder
 

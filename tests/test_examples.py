@@ -1,5 +1,6 @@
 """The examples run, with one command each, and end by themselves."""
 
+import json
 import os
 import subprocess
 import sys
@@ -17,11 +18,14 @@ GUARDED = {"report/worker.py": "python", "report/worker.sh": "sh"}
 
 ENDLESS = "graphs/endless.py"
 
+RESUME_LOOP = "sessions/resume_loop.py"
+
 ELSEWHERE = {
     "agents/budget.py",
     "crash_loop.sh",
     "sessions/worker.sh",
     ENDLESS,
+    RESUME_LOOP,
     *(f"deliberation/{name}.py" for name in ("__main__", "board", "model", "scripted")),
 }
 """Run where its law is tested; and by `make demo`."""
@@ -78,3 +82,18 @@ def test_endless_graph(layer: int, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert LAYERS[layer] in done.stdout
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_resume_loop(tmp_path: Path) -> None:
+    """S2-13, S2-26, S2-30: a session that always pauses fails at its fourth resume, and the command line shows it."""
+    env = {**os.environ, "FLYBALL_STATE_DIR": str(tmp_path)}
+    command = [sys.executable, str(EXAMPLES / RESUME_LOOP)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Maximum resume attempts exceeded (4/3)" in done.stdout
+    shows = [sys.executable, "-m", "flyball", "sessions", "--json"]
+    shown = subprocess.run(shows, env=env, capture_output=True, text=True, timeout=120, check=False)
+    [session] = json.loads(shown.stdout)["sessions"]
+    assert (session["status"], session["failure_reason"]) == ("failed", "max_resume_attempts_exceeded")
+    assert session["resumes"] == {"used": 3, "max": 3}

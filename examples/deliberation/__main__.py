@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 import board
 import scripted
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from model import Model
 
@@ -76,7 +77,7 @@ def main() -> int:
 
 def _deliberate(graph: GuardedGraph, options: argparse.Namespace) -> int:
     say = _Teller(sys.stderr if options.json else sys.stdout)
-    config = {"configurable": {"thread_id": options.session}}
+    config: RunnableConfig = {"configurable": {"thread_id": options.session}}
     left = graph.get_state(config)
     say.round, say.spent = left.values.get("round", 0) + 1, left.values.get("cost", 0.0)
     about = left.values.get("question")

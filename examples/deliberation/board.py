@@ -79,77 +79,82 @@ class Board:
     model: Model
     spent: Callable[[Decimal], object]
 
-    def decompose(self, talk: Talk) -> Talk:
+    def decompose(self, state: Talk) -> Talk:
         """The question in parts, and the answers that there are to choose from."""
         system = (
             "Task: decompose. Break the question of a board into two to four parts, and name two to four answers to it "
             'that exclude each other. Answer with JSON alone: {"parts": ["…"], "options": ["…"]}'
         )
-        text, cost = self._ask(system, talk["question"])
+        text, cost = self._ask(system, state["question"])
         found = read_json(text)
         options = [str(option)[:OPTION_MAX] for option in found.get("options") or ()][: len(LETTERS)]
         parts = [str(part) for part in found.get("parts") or ()]
         return {"parts": parts[:4], "options": options if len(options) > 1 else ["yes", "no"], "cost": cost}
 
-    def select(self, talk: Talk) -> Talk:
+    def select(self, state: Talk) -> Talk:
         """Who sits on the board."""
         people = "\n".join(f"- {name}: {view}" for name, view in PERSONAS.items())
         system = f'Task: select. Choose the {VOICES} who help most. Answer with JSON alone: {{"board": ["name"]}}'
-        text, cost = self._ask(system, f"{talk['question']}\n\n{people}")
+        text, cost = self._ask(system, f"{state['question']}\n\n{people}")
         chosen = [name for name in read_json(text).get("board") or () if name in PERSONAS]
         return {"board": list(dict.fromkeys([*chosen, *PERSONAS]))[:VOICES], "cost": cost}
 
-    def facilitator(self, talk: Talk) -> Talk:
+    def facilitator(self, state: Talk) -> Talk:
         """What this round is about."""
         system = "Task: facilitate. Say in one sentence what the board should settle in this round. No preamble."
-        text, cost = self._ask(system, f"Round {_next(talk)}. {_so_far(talk)}")
+        text, cost = self._ask(system, f"Round {_next(state)}. {_so_far(state)}")
         return {"brief": text[:TEXT_MAX], "cost": cost}
 
-    def seats(self, talk: Talk) -> list[Send] | str:
+    def seats(self, state: Talk) -> list[Send] | str:
         """All of the board at once; or the end, if that cannot be paid."""
-        if talk.get("should_stop"):
+        if state.get("should_stop"):
             return "synthesise"
-        given = {"round": _next(talk), "question": talk["question"], "brief": talk["brief"], "options": talk["options"]}
-        heard = _last_round(talk)
+        given = {
+            "round": _next(state),
+            "question": state["question"],
+            "brief": state["brief"],
+            "options": state["options"],
+        }
+        heard = _last_round(state)
         return [
             Send("persona", Seat(persona=name, number=number, heard=heard, **given))  # type: ignore[typeddict-item]
-            for number, name in enumerate(talk["board"])
+            for number, name in enumerate(state["board"])
         ]
 
-    def persona(self, seat: Seat) -> Talk:
+    def persona(self, state: Seat) -> Talk:
         """One voice."""
         system = (
-            f"Task: speak. You are the {seat['persona']} on a board (seat {seat['number']}): "
-            f"{PERSONAS[seat['persona']]}. Take one of these positions:\n{_lettered(seat['options'])}\n"
+            f"Task: speak. You are the {state['persona']} on a board (seat {state['number']}): "
+            f"{PERSONAS[state['persona']]}. Take one of these positions:\n{_lettered(state['options'])}\n"
             "Say why in at most 80 words. Change your mind if others have the better reasons. "
             'Answer with JSON alone: {"position": "letter", "text": "…"}'
         )
-        about = f"Round {seat['round']}. {seat['question']}\n{seat['brief']}"
-        text, cost = self._ask(system, f"{about}\n\nThe round before:\n{_quoted(seat['heard'])}")
+        about = f"Round {state['round']}. {state['question']}\n{state['brief']}"
+        text, cost = self._ask(system, f"{about}\n\nThe round before:\n{_quoted(state['heard'])}")
         found = read_json(text)
         position = str(found.get("position", "")).strip()[:1].upper()
         said = {
-            "persona": seat["persona"],
-            "round": seat["round"],
+            "persona": state["persona"],
+            "round": state["round"],
             "text": str(found.get("text") or text)[:TEXT_MAX],
-            "position": position if position in LETTERS[: len(seat["options"])] else None,
+            "position": position if position in list(LETTERS[: len(state["options"])]) else None,
         }
         return {"contributions": [said], "cost": cost}
 
-    def vote(self, talk: Talk) -> Talk:
+    def vote(self, state: Talk) -> Talk:
         """What each said last is its vote. It costs nothing."""
-        return {"votes": {said["persona"]: said["position"] for said in talk.get("contributions", ())}}
+        return {"votes": {said["persona"]: said["position"] for said in state.get("contributions", ())}}
 
-    def synthesise(self, talk: Talk) -> Talk:
+    def synthesise(self, state: Talk) -> Talk:
         """The recommendation, from what there is."""
-        votes = Counter(vote for vote in (talk.get("votes") or {}).values() if vote)
+        votes = Counter(vote for vote in (state.get("votes") or {}).values() if vote)
         counted = ", ".join(f"{letter}: {number}" for letter, number in votes.most_common()) or "no vote was taken"
         system = (
             "Task: synthesise. Write the board's recommendation in at most 120 words: what to do, why, what was said "
             "against it. If the board was cut short, say what is still open."
         )
-        why = talk.get("stop_reason") or "it came to its end"
-        text, cost = self._ask(system, f"{_so_far(talk)}\n\nVotes: {counted}. Why it ended: {why}.")
+        why = state.get("stop_reason") or "it came to its end"
+        text, cost = self._ask(system, f"{_so_far(state)}\n\nVotes: {counted}. Why it ended: {why}.")
         return {"recommendation": text, "cost": cost}
 
     def _ask(self, system: str, user: str) -> tuple[str, float]:
@@ -178,7 +183,7 @@ def build(model: Model, spent: Callable[[Decimal], object], rounds: int) -> Stat
     graph.add_edge("persona", "check_convergence")
     graph.add_conditional_edges(
         "check_convergence",
-        lambda talk: "vote" if talk["should_stop"] else "facilitator",
+        lambda state: "vote" if state["should_stop"] else "facilitator",
         ["vote", "facilitator"],
     )
     graph.add_edge("vote", "synthesise")
@@ -191,19 +196,19 @@ def costs(model: Model) -> dict[str, Decimal]:
     return dict.fromkeys(("decompose", "select", "facilitator", "persona", "synthesise"), model.worst_case)
 
 
-def _next(talk: Talk) -> int:
-    return talk.get("round", 0) + 1
+def _next(state: Talk) -> int:
+    return state.get("round", 0) + 1
 
 
-def _last_round(talk: Talk) -> list[dict[str, Any]]:
-    return [said for said in talk.get("contributions", ()) if said["round"] == talk.get("round", 0)]
+def _last_round(state: Talk) -> list[dict[str, Any]]:
+    return [said for said in state.get("contributions", ()) if said["round"] == state.get("round", 0)]
 
 
-def _so_far(talk: Talk) -> str:
-    parts = "\n".join(f"* {part}" for part in talk.get("parts", ()))
+def _so_far(state: Talk) -> str:
+    parts = "\n".join(f"* {part}" for part in state.get("parts", ()))
     return (
-        f"{talk['question']}\n\nParts:\n{parts}\n\nAnswers:\n{_lettered(talk.get('options', []))}\n\n"
-        f"The last round:\n{_quoted(_last_round(talk))}"
+        f"{state['question']}\n\nParts:\n{parts}\n\nAnswers:\n{_lettered(state.get('options', []))}\n\n"
+        f"The last round:\n{_quoted(_last_round(state))}"
     )
 
 

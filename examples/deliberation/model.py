@@ -78,7 +78,8 @@ class Model:
             said = error.read(BODY_MAX).decode(errors="replace")
             if error.code == 400 and "max_completion_tokens" in said and "max_tokens" in asked:
                 self._limit = "max_completion_tokens"  # newer models know the bound by this name alone
-                return self._post({**asked, self._limit: asked.pop("max_tokens")})
+                bound = asked.pop("max_tokens")
+                return self._post({**asked, self._limit: bound})
             raise ModelError(f"{self._url} answered {error.code}: {said[:300]}") from None
         except (OSError, ValueError) as error:
             raise ModelError(f"{self._url}: {error}") from None

@@ -27,6 +27,10 @@ VIEWS = (
 SETTLED = "We do it in stages: a small first step, one owner, a date to look again, and a way back that is tested."
 
 
+class Refused(Exception):
+    """It cannot be asked so."""
+
+
 @dataclass(frozen=True)
 class Script:
     """How the model behaves."""
@@ -53,7 +57,10 @@ def serve(script: Script) -> Iterator[str]:
                 return
             if script.hangs and _round(asked) > 1:
                 over.wait()
-            self._say(200, _completion(script, asked))
+            try:
+                self._say(200, _completion(script, asked))
+            except Refused as refused:
+                self._say(400, {"error": {"message": str(refused), "type": "invalid_request_error"}})
 
         def _say(self, status: int, body: dict[str, Any]) -> None:
             data = json.dumps(body).encode()
@@ -97,6 +104,8 @@ def _completion(script: Script, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(script: Script, asked: dict[str, Any]) -> str:
+    if [message.get("role") for message in asked["messages"]] != ["system", "user"]:
+        raise Refused("this model is asked with one system message and one of the user")
     system, user = (message["content"] for message in asked["messages"])
     number = _round(asked)
     task = re.match(r"Task: (\w+)", system)

@@ -169,7 +169,7 @@ def test_refusal_does_not_expire(supervise: Supervise) -> None:
     supervisor.clock.move(7 * DAY)
     supervisor.reboot()
     assert supervisor.resume().codes == (EXCEEDED,)
-    supervisor.release(UNIT)
+    supervisor.release(UNIT, "resumes")
     assert supervisor.resume().proceeds
     assert resumes(supervisor) == 1
 

@@ -56,6 +56,18 @@ def test_timeline(scene: Scene) -> None:
     ]
 
 
+def test_resumes_are_counted_anew(scene: Scene) -> None:
+    """A session that got a new set of resumes from a person counts them from one again."""
+    piece = Piece(scene, "s", daemon={"sessionRecovery": {"maxResumeAttempts": 1}})
+    piece.begin()
+    for _ in range(2):
+        piece.pause()
+        scene.clock.move(HOUR)
+        piece.resume()
+        piece.governor.submit(Released(unit="s", policies=("resumes",), by="ann"))
+    assert [text for text in texts(piece) if text.startswith("resume")] == ["resume 1 of 1", "resume 1 of 1"]
+
+
 def test_timeline_names_the_layer(scene: Scene) -> None:
     """S1-65: the step that was refused, and which layer ended the run."""
     piece = Piece(scene, "g", kind="graph", graph={"recursion_limit": 2})
@@ -162,6 +174,27 @@ def test_times_that_are_told(scene: Scene) -> None:
         ("b", 1, 1.0, 1.0),
     ]
     assert told(piece)["between"] == 1.0
+
+
+def test_times_of_a_command(scene: Scene) -> None:
+    """A command tells of its stages when they are over: each lasted since the one before it, the first one since the
+    run began; the pause between two runs is nobody's."""
+    piece = Piece(scene, "s")
+    piece.begin()
+    for pattern, lasted in (("north", 3), ("east", 5)):
+        scene.clock.move(lasted * SECOND)
+        piece.step(pattern, lasts=0, keeps=b"x")
+    piece.pause()
+    scene.clock.move(HOUR)
+    piece.resume()
+    scene.clock.move(2 * SECOND)
+    piece.step("south", lasts=0, keeps=b"x")
+    assert [(time["pattern"], time["seconds"]) for time in told(piece)["times"]] == [
+        ("east", 5.0),
+        ("north", 3.0),
+        ("south", 2.0),
+    ]
+    assert told(piece)["between"] == 0.0
 
 
 def test_time_goes_on_while_it_runs(scene: Scene) -> None:

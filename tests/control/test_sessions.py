@@ -105,6 +105,16 @@ def test_pause_of_what_failed_hides_nothing(scene: Scene) -> None:
     assert (see(piece).status, see(piece).held) == ("timed_out", True)
 
 
+@pytest.mark.parametrize(("verb", "status"), [(Verb.HOLD, "paused"), (Verb.STOP, "stopped")], ids=["pause", "stop"])
+def test_ended_by_a_person_while_paused(scene: Scene, verb: Verb, status: str) -> None:
+    """A session that waits for its time, and that a person stops meanwhile, is stopped: it does not go on then."""
+    piece = Piece(scene, "s")
+    piece.begin()
+    piece.pause()
+    piece.governor.submit(Held(unit="s", verb=verb, by="ann"))
+    assert see(piece).status == status
+
+
 def test_waits_for_a_person(scene: Scene) -> None:
     """What paused for a person has no time at which it goes on."""
     piece = Piece(scene, "s")

@@ -99,8 +99,8 @@ def _print(name: str, said: Mapping[str, Any], *, fleet_asked: bool, everything:
     for unit in said["units"]:
         session = sessions.get(unit["name"])
         follows = unit["state"] not in (ENDED if name == "resume" and session is None else ())
-        if frees and session is not None and not unit["held"] and unit["name"] not in said["told"]:
-            click.echo(_session_line(session))
+        if frees and session is not None and not unit["held"]:
+            click.echo(_session_line(session, told=unit["name"] in said["told"]))
         else:
             click.echo(_line(unit, fleet["at"], starting=said["daemon"] and frees and runs and follows))
     if frees:
@@ -120,8 +120,10 @@ def _print_dry(name: str, said: Mapping[str, Any]) -> None:
     click.echo(f"Nothing was done: {len(said['units'])} units, {sum(unit['running'] for unit in said['units'])} run.")
 
 
-def _session_line(session: Mapping[str, Any]) -> str:
-    """A session that a program runs: nobody here can start it."""
+def _session_line(session: Mapping[str, Any], *, told: bool) -> str:
+    """A session that may go on. The daemon resumes its own; one that a program runs nobody here can start."""
+    if told:
+        return f"{session['id']}: the daemon was told to resume it"
     resumes = session["resumes"]
     left = f", {resumes['max'] - resumes['used']} of {resumes['max']} resumes left" if resumes else ""
     status = coloured(session["status"], session["status"])

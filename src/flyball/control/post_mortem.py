@@ -8,12 +8,13 @@ from typing import Final
 
 from flyball.control.sessions import OUT_OF_RESUMES
 from flyball.control.shapes import LayerView, MomentView, PostMortemView, SessionView, SessionWord, TimeView
-from flyball.control.story import Story, Told
-from flyball.control.text import counted, describe, entry_text, length, times
+from flyball.control.story import Story
+from flyball.control.text import counted, entry_text, length, times
 from flyball.core.amounts import MONEY, amount_text
-from flyball.core.event import Beat, Exited, Resume, Start, Step, Stepped
+from flyball.core.event import Beat, Exited, Released, Resume, Start, Step, Stepped
 from flyball.core.layers import LAYERS, layer_of
-from flyball.core.time import Instant, Span, seconds
+from flyball.core.time import Instant, seconds
+from flyball.policies import resume_limit
 
 TIMELINE_MAX: Final = 100
 """Moments that are told: the newest. `flyball events` has all."""
@@ -23,6 +24,8 @@ LASTS_NORMAL: Final = (300, 900)
 """Seconds that a run normally takes."""
 MOST: Final = 0.5
 """The share of the time from which on one pattern is worth being named."""
+RESUMES: Final = resume_limit().name
+"""The policy that counts them: what a person makes it forget is counted anew."""
 ENDED_EARLY: Final = (SessionWord.TIMED_OUT, SessionWord.BUDGET_EXCEEDED, SessionWord.STOPPED)
 
 
@@ -49,8 +52,8 @@ def _timeline(session: SessionView, told: Story) -> Iterator[MomentView]:
     """Everything but the steps that were made: there are many, and their times are told by pattern."""
     resumes = steps = money = 0
     started: Instant | None = None
-    for one in told.told:
-        at, event, decision = one
+    for at, event, decision in told.told:
+        text = ""
         match event:
             case Stepped():
                 steps += 0 if event.part else sum(work.times for work in event.done if not work.refused)
@@ -62,10 +65,14 @@ def _timeline(session: SessionView, told: Story) -> Iterator[MomentView]:
             case Start() if decision.proceeds:
                 resumes += event.again or isinstance(event, Resume)
                 started = at
-        text = _granted(session, event, resumes) if isinstance(event, Start) and decision.proceeds else ""
-        if isinstance(event, Exited):
-            text = _exited(one, None if started is None else at - started, steps, money)
-            started, steps, money = None, 0, 0
+                text = _granted(session, event, resumes)
+            case Released() if event.frees(RESUMES, "unit"):
+                resumes = 0
+            case Exited():
+                took = "" if started is None else f"after {length(seconds(at - started))}, "
+                took += f"{counted(steps, 'step')}, {amount_text(MONEY, money)}"
+                text = f"{_fired(event)}{took}: {entry_text(event, decision, at)}"
+                started, steps, money = None, 0, 0
         yield MomentView(at=seconds(at), text=text or entry_text(event, decision, at))
 
 
@@ -77,15 +84,9 @@ def _granted(session: SessionView, event: Start, resumes: int) -> str:
     return f"resume {resumes}{most}{source}"
 
 
-def _exited(one: Told, lasted: Span | None, steps: int, money: int) -> str:
-    event = one.event
-    assert isinstance(event, Exited)  # noqa: S101 - for mypy: the caller asked already
+def _fired(event: Exited) -> str:
     layer = layer_of(event.error)
-    fired = f"layer {layer} ({LAYERS[layer]}): " if layer is not None else ""
-    after = "" if lasted is None else f"after {length(seconds(lasted))}, "
-    return (
-        f"{fired}{after}{counted(steps, 'step')}, {amount_text(MONEY, money)}: {describe(event, one.decision, one.at)}"
-    )
+    return "" if layer is None else f"layer {layer} ({LAYERS[layer]}): "
 
 
 # What each layer saw.

@@ -118,8 +118,9 @@ def _status(seen: UnitView, known: Known, ended: Exited | None, opinions: Sequen
         return SessionWord.LOST
     if OUT_OF_RESUMES in _codes(seen):
         return SessionWord.FAILED
+    stopped = any(reason.policy == "manual" and reason.verb == "stop" for reason in seen.reasons)
     if known.pause:
-        return SessionWord.PAUSED
+        return SessionWord.STOPPED if stopped else SessionWord.PAUSED
     # The journal may be shorter than the work is old: how it ended last, the restart policy knows too.
     last = ended.cause if ended else next((state.last for _, state, _ in states_of(Restart, opinions, "unit")), None)
     if last is None:

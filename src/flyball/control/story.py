@@ -112,13 +112,22 @@ def read(store: Store, unit: str) -> Story:
 
 def _made(told: Sequence[Told]) -> Iterator[Made]:
     """The steps that were made. Those that do not say how long they took lasted from their leave to that of the next
-    one in their report; the last one to the report."""
-    for _, event, _ in told:
+    one in their report; the last one to the report. One that was only told of afterwards, as a command does, lasted
+    since the one before it, or since its run began."""
+    since: Instant | None = None
+    for at, event, decision in told:
+        if isinstance(event, Start) and decision.proceeds:
+            since = at
         if isinstance(event, Stepped):
             done = sorted((work for work in event.done if not work.refused), key=lambda work: -work.ago)
             for place, work in enumerate(done):
                 after = done[place + 1].ago if place + 1 < len(done) else 0
-                yield Made(work.lasted or work.ago - after, work, event.part)
+                lasted = work.lasted or work.ago - after
+                if not lasted and len(done) == 1 and since is not None and not event.part:
+                    lasted = at - since
+                yield Made(lasted, work, event.part)
+            if done and not event.part:
+                since = at
 
 
 def _begins(one: Told) -> bool:

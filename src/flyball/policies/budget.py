@@ -77,8 +77,8 @@ class Budget:
         state = self.current(state, now)
         used = state.spent + state.reserved
         most = self.limit if state.last else self.limit - self.kept_back
-        # Who asks for nothing now is refused for what is spent, not for what others hold: that may come back. To wrap up
-        # for nothing is never refused: it spends nothing, and what there is would be lost.
+        # Who asks for nothing now is refused for what is spent, not for what others hold: that may come back. To wrap
+        # up for nothing is never refused: it spends nothing, and what there is would be lost.
         free = state.last and not state.asked
         if free or (used <= most and (state.asked or state.spent < self.limit)):
             return proceed(allowance=Allowance(_NO_BOUND, {self.meter: max(0, most - used)}))

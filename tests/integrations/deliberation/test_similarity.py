@@ -149,6 +149,8 @@ def test_novelty(measure: Measure) -> None:
         (["buy", None, None, None], 0.25),
         ([True, None], 0.5),
         ([None, None], 0.0),
+        (["", " ", ""], 0.0),
+        (["buy", ""], 0.5),
         ([], 0.0),
         ([1, 1, 2], 2 / 3),
     ],

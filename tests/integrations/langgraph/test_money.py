@@ -42,9 +42,7 @@ from tests.integrations.langgraph.scene import (
 
 INLINE: dict[str, Any] = {"isolation": "inline", "name": "board"}
 
-PRICES: dict[str, Any] = {
-    "prices": {"models": {"oracle": {"input_per_million_tokens": "10", "output_per_million_tokens": "100"}}}
-}
+PRICES: dict[str, Any] = {"prices": {"models": {"oracle": {"input": "10", "output": "100"}}}}
 """A call with 1000 tokens of input and 100 of output costs two cents."""
 
 USED = {"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100}

@@ -243,8 +243,13 @@ def test_handlers_of_the_program(begin: Begin) -> None:
 
 @pytest.mark.parametrize("work", [never_matches, sleeps], ids=lambda work: work.__name__)
 def test_where(begin: Begin, work: Callable[[Link], None]) -> None:
-    """A run that hangs shows where, also when it holds the interpreter; and is not ended by that."""
-    forked = begin(work)
+    """A run that hangs shows where, also when it holds the interpreter, or its program has a handler of its own for
+    that signal; and is not ended by that."""
+    before = signal.signal(signal.SIGUSR2, lambda *_: None)
+    try:
+        forked = begin(work)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
     take(forked)
     until(lambda: f"in {work.__name__}" in forked.where())
     assert lives(forked.pid)

@@ -14,7 +14,7 @@ from flyball.runtimes import guardian
 from flyball.runtimes.forked import Link, parent
 from flyball.runtimes.process import kernel
 from flyball.runtimes.process.kernel import Kernel
-from tests.runtimes.forked.stage import Begin, gone, lives, take
+from tests.runtimes.forked.stage import Begin, gone, lives, take, until
 from tests.runtimes.forked.test_end import never_matches, starts, takes_its_time
 
 MEANS = {
@@ -59,6 +59,22 @@ def test_holds_the_socket(begin: Begin) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     assert gone(begin(work)).signal == signal.SIGKILL
+
+
+@pytest.mark.usefixtures("poor")
+@pytest.mark.parametrize("crashes", [False, True], ids=["returns", "crashes"])
+def test_leftovers(begin: Begin, crashes: bool) -> None:
+    """What it leaves in its group when it ends by itself is ended, too."""
+
+    def work(link: Link) -> None:
+        link.send(subprocess.Popen(["sleep", "600"]).pid)
+        if crashes:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    forked = begin(work)
+    pid = take(forked)
+    gone(forked)
+    until(lambda: not lives(pid))
 
 
 def test_reaped_by_the_program(begin: Begin) -> None:

@@ -1,11 +1,16 @@
 """What a forked run has of its program by the fork: it does not hang on it, and does not take it away."""
 
+import builtins
+import gc
+import importlib
 import io
 import logging
 import os
 import socket
+import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -52,6 +57,73 @@ def test_locked_stream(begin: Begin, tmp_path: Path) -> None:
         logger.removeHandler(handler)
         stream.close()
     assert (tmp_path / "log").read_text() == "from the run\nfrom the program\n"
+
+
+def test_half_imported(begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run imports what a thread of its program was just importing when it was forked; for the program nothing
+    changes."""
+    name = f"slow_{os.getpid()}"
+    (tmp_path / f"{name}.py").write_text("import builtins\nbuiltins.half_imported()\nready = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    program, entered, release = os.getpid(), threading.Event(), threading.Event()
+
+    def half_imported() -> None:
+        if os.getpid() == program:
+            entered.set()
+            release.wait(WITHIN)
+
+    monkeypatch.setattr(builtins, "half_imported", half_imported, raising=False)
+    importing = threading.Thread(target=importlib.import_module, args=(name,))
+    importing.start()
+    try:
+        assert entered.wait(WITHIN)
+        assert take(begin(lambda link: link.send(importlib.import_module(name).ready))) is True
+    finally:
+        release.set()
+        importing.join(WITHIN)
+        module = sys.modules.pop(name)
+    assert module.ready is True
+
+
+@pytest.mark.slow
+def test_busy_program(begin: Begin, tmp_path: Path) -> None:
+    """However busy the threads of a program are with printing, logging and collecting garbage, no run that is forked
+    off between their instructions hangs."""
+    over = threading.Event()
+    logger = logging.getLogger("tests.busy_program")
+    logger.addHandler(handler := logging.FileHandler(tmp_path / "log"))
+
+    def log() -> None:
+        while not over.wait(0.0002):
+            logger.warning("busy")
+
+    def collect() -> None:
+        while not over.wait(0.001):
+            gc.collect(0)
+
+    def work(link: Link) -> None:
+        logger.warning("from the run")
+        print("from the run")
+        link.send([link.call("double", number) for number in range(5)])
+
+    def one(_: int) -> int | None:
+        forked = begin(work, double=lambda number: 2 * number)
+        assert take(forked) == [0, 2, 4, 6, 8]
+        return gone(forked).code
+
+    busy = [threading.Thread(target=target) for target in (log, log, collect)]
+    for thread in busy:
+        thread.start()
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            assert set(threads.map(one, range(100))) == {0}
+    finally:
+        over.set()
+        for thread in busy:
+            thread.join(WITHIN)
+        logger.removeHandler(handler)
+        handler.close()
+    assert (tmp_path / "log").read_text().count("from the run\n") == 100
 
 
 def test_streams(begin: Begin, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,12 +12,13 @@ import pytest
 
 import flyball
 from flyball.core.decision import Verb
-from flyball.core.event import Cause, Exited, Held, Start, Step, Stepped
+from flyball.core.event import Cause, Exited, Held, Released, Start, Step, Stepped
 from flyball.core.time import MINUTE, SECOND
 from flyball.errors import FlyballError
 from flyball.runtimes.agent.memory import MemoryRefused
 from flyball.runtimes.current import CURRENT
 from flyball.runtimes.refusal import OutOfBudget, Refused
+from flyball.runtimes.session import block
 from flyball.runtimes.session.context import SessionContext
 from flyball.store import Draft, checkpoints
 from tests.runtimes.session.scene import NAME, Scene, either
@@ -496,6 +497,29 @@ def test_stopped_by_its_program(kind: str) -> None:
     assert not sessions[0].stop()
     assert sessions[0].run() == "done"
     assert scene.starts() == ["start", "resume"]
+
+
+def test_a_persons_order_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a person stops from another process ends soon, also in the middle of a long stage; it can be resumed when
+    the person takes that back."""
+    monkeypatch.setattr(block, "HEARS_EVERY", 0.01)
+    scene = Scene()
+
+    async def function(session: SessionContext) -> str:
+        if session.again:
+            return "done"
+        async with session.stage("long"):
+            scene.governor.submit(Held(unit=NAME, verb=Verb.STOP, by="ann"))
+            await asyncio.Event().wait()
+        raise AssertionError
+
+    session = work(scene, function)
+    with pytest.raises(Refused) as raised:
+        session.run()
+    assert raised.value.reason.policy == "manual"
+    assert scene.exits() == ["stopped"]
+    scene.governor.submit(Released(unit=NAME, policies=("manual",), by="ann"))
+    assert session.run() == "done"
 
 
 def test_a_persons_order_stands() -> None:

@@ -180,8 +180,8 @@ def _by_round(said: Sequence[Contribution]) -> tuple[list[Contribution], list[Co
 
 def _alike(one: Contribution, other: Contribution, measure: Measure) -> float:
     """Contributions with different positions are not alike, whatever their words."""
-    ours, theirs = _vote(one), _vote(other)
-    if ours is not None and theirs is not None and position(ours) != position(theirs):
+    ours, theirs = position(_vote(one)), position(_vote(other))
+    if ours is not None and theirs is not None and ours != theirs:
         return 0.0
     return measure(one["text"], other["text"])
 

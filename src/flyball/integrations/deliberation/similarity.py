@@ -62,20 +62,20 @@ def novelty(text: str, before: Iterable[str], measure: Measure | None = None) ->
 
 def agreement(votes: Mapping[str, Hashable] | Iterable[Hashable]) -> float:
     """The share of voices that agree. Where all say whether they agree (True or False): the share of those who do. Else
-    the share of the most common position; spaces and case do not matter. None is a voice that takes no position: it
-    agrees with nobody. Without any voice it is 0.0."""
-    said = list(votes.values() if isinstance(votes, Mapping) else votes)
+    the share of the most common position; spaces and case do not matter. None, or an empty text, is a voice that takes
+    no position: it agrees with nobody. Without any voice it is 0.0."""
+    said = [position(vote) for vote in (votes.values() if isinstance(votes, Mapping) else votes)]
     positions = [vote for vote in said if vote is not None]
     if not positions:
         return 0.0
     if all(isinstance(vote, bool) for vote in positions):
         return sum(vote is True for vote in positions) / len(said)
-    return max(Counter(map(position, positions)).values()) / len(said)
+    return max(Counter(positions).values()) / len(said)
 
 
-def position(vote: Hashable) -> Hashable:
-    """A position as it is compared."""
-    return " ".join(vote.casefold().split()) if isinstance(vote, str) else vote
+def position(vote: Hashable) -> Hashable | None:
+    """A position as it is compared; None: it is none."""
+    return (" ".join(vote.casefold().split()) or None) if isinstance(vote, str) else vote
 
 
 def _mean(readings: Sequence[float]) -> float:

@@ -1,16 +1,19 @@
-"""What a fork has of its program and must not use as it is: streams and connections. Called once, in the child.
+"""What a fork has of its program and must not use as it is: streams, modules, connections. Called once, in the child.
 
 A stream has a lock inside, which a thread of the program may have held at the fork; that thread is not here, so nobody
-would ever let go of it. And a connection that two processes use is of use to neither.
+would ever let go of it. It is the same with a module that was just being imported. And a connection that two processes
+use is of use to neither.
 """
 
 import contextlib
+import importlib
 import io
 import logging
 import os
 import socket
 import stat
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -59,6 +62,15 @@ def handlers() -> Iterator[logging.Handler]:
     for logger in list(logging.root.manager.loggerDict.values()):
         if isinstance(logger, logging.Logger):
             yield from logger.handlers
+
+
+def forget_imports() -> None:
+    """What a thread of the program was just importing is imported anew here, if it is needed: nobody would finish it."""
+    locks: dict[Any, Any] = getattr(importlib._bootstrap, "_module_locks", {})
+    for name, known in list(locks.items()):
+        if getattr(known(), "owner", None) not in (None, threading.get_ident()):
+            locks.pop(name)
+            sys.modules.pop(name, None)
 
 
 def cut_connections(own: socket.socket) -> None:

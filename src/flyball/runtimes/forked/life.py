@@ -78,6 +78,7 @@ def live(work: Callable[[Link], None], ends: Ends, unit: str, run: str) -> NoRet
 def _begin(ends: Ends, unit: str, run: str) -> tuple[Link, bool]:
     # What the program has is neither collected nor finalized here: it is in use there.
     gc.freeze()
+    inherited.forget_imports()
     inherited.renew_streams()
     inherited.cut_connections(ends.channel)
     os.setsid()
@@ -87,9 +88,10 @@ def _begin(ends: Ends, unit: str, run: str) -> tuple[Link, bool]:
     os.environ[UNIT_VARIABLE], os.environ[RUN_VARIABLE] = unit, run
     # Steps of the program's run are not for two to make.
     CURRENT.set(None)
+    _reset_signals()
     os.set_blocking(ends.stacks, False)
     faulthandler.register(DUMP_SIGNAL, file=ends.stacks, all_threads=True)
-    _reset_signals()
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # What it starts is below it as long as it lives, so nothing is missed when it is killed.
     knows_all = kernel.become_subreaper()
     die_with(ends.line)
@@ -107,7 +109,6 @@ def _reset_signals() -> None:
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _flush_in_time() -> None:

@@ -46,7 +46,8 @@ ASKED_MAX: Final = 256
 """Calls of a run that are not answered yet. More than this wait in the run."""
 
 TOLD_MAX: Final = 1_000
-"""Frames on their way to a run that does not read. It hangs, so nothing that it is told now helps."""
+"""Frames on their way to a run that does not read, after which it is told nothing more: it hangs. The answers to its
+calls are among them, and are not more than those."""
 
 LOOK_EVERY: Final = 0.05
 """Seconds between looks whether a child has ended, where there is no event for that, or nobody reads it further."""
@@ -195,6 +196,8 @@ class Forked:
 
     def tell(self, message: object) -> None:
         """Tell the run something: `Link.told` is called with it. Nothing happens when it has ended."""
+        if len(self._unsent) >= TOLD_MAX:
+            raise CannotSend(f"{self._unit} does not read what it is told", remedy="End it: it hangs.")
         self._send(Kind.TOLD, 0, packing.pack(message))
 
     def end(self, grace: float) -> None:
@@ -202,8 +205,7 @@ class Forked:
         it started. Returns when nothing of it is left. Any thread may call this, at any time."""
         if grace and self._heeds and not self._over.is_set():
             self._kin = (*self._kin, *self._descendants())
-            with contextlib.suppress(FlyballError):
-                self._send(Kind.END, 0, b"")
+            self._send(Kind.END, 0, b"")
             self._signal(signal.SIGTERM)
             self._over.wait(grace)
         if not self._over.is_set():
@@ -257,8 +259,6 @@ class Forked:
             if self._over.is_set():
                 return
             if self._unsent:
-                if len(self._unsent) >= TOLD_MAX:
-                    raise CannotSend(f"{self._unit} does not read what it is told", remedy="End it: it hangs.")
                 self._unsent.append(data)
                 return
             try:
@@ -424,6 +424,8 @@ class Forked:
         self._servers.close()
         if not self._clean:
             self._signal(signal.SIGKILL)
+            if self._reaped:  # without a pidfd that is how its end was seen; who is still in its group keeps the number
+                tree.send_to_group(self.pid, signal.SIGKILL)
             strays.end_all(self._remains, self._means)
         self._reap(0)
         if self._code is not None:

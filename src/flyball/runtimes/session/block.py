@@ -14,6 +14,7 @@ import msgspec
 from flyball.config.units import Unit
 from flyball.core.decision import Reason, stop
 from flyball.core.event import Cause, Resume, Start
+from flyball.core.time import Instant
 from flyball.governor import Governor, Rows
 from flyball.policies import Exclusive
 from flyball.runtimes.agent.block import Listener, WatchedBlock
@@ -32,6 +33,10 @@ log = logging.getLogger(__name__)
 STAGES_MAX: Final = 1
 """Stages asked for at once. What is asked for and not made counts as used when the process is killed: of a session that
 would be its steps and its money."""
+
+HEARS_EVERY: Final = 2.0
+"""Seconds after which a run has heard what a person ordered, at the latest. Its lease alone would be asked about every
+ten minutes; and a sign of life that changes nothing writes nothing."""
 
 PAUSED: Final = "paused"
 
@@ -111,8 +116,7 @@ class SessionBlock(WatchedBlock):
         )
         resumed, most = resumes(governor, name)
         if self._again:
-            whence = f"from checkpoint {self._checkpoint.id}" if self._checkpoint else "from the beginning"
-            log.info("%s: resume %d of %d, %s", name, resumed, most, whence)
+            log.info("%s: resume %d of %d", name, resumed, most)
         begun_with = record.read(governor.store, name)
         self._session = SessionContext(
             root,
@@ -162,6 +166,9 @@ class SessionBlock(WatchedBlock):
         return {**cleared(self._index, name), **choice, **record.rows(name, self._given)}
 
     # While it runs.
+
+    def _apart(self, until: Instant) -> float:
+        return min(HEARS_EVERY, super()._apart(until))
 
     def _is_live(self) -> bool:
         return any(run == self._run for _, run, _ in self._governor.live_runs(self._unit.name))
