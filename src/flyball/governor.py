@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import msgspec
 
@@ -82,6 +82,9 @@ class SystemClock:
 
 class Governor:
     """Decides and remembers. Safe to use from several threads."""
+
+    in_order: ClassVar[bool] = True
+    """What is put to it soon is written before whatever is put to it after that."""
 
     def __init__(self, policies: Panel | Sequence[AnyPolicy], store: Store, clock: Clock | None = None) -> None:
         self.panel = policies if isinstance(policies, Panel) else Panel(policies)

@@ -352,8 +352,8 @@ class Guard:
             file=self._file,
             view=self._view,
         )
-        self._sessions[name] = session
-        self._sessions.move_to_end(name)
+        self._sessions.pop(name, None)
+        self._sessions[name] = session  # as the newest
         if len(self._sessions) > SESSIONS_MAX:
             self.governor.panel.drop(self._sessions.popitem(last=False)[0])
         return session

@@ -198,7 +198,7 @@ def test_reset_all(fleet: Scene, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @contextmanager
-def _daemon(states: Path, made: Scene) -> Iterator[list[tuple[str, str]]]:
+def daemon(states: Path, made: Scene) -> Iterator[list[tuple[str, str]]]:
     """Something that serves the socket of the state folder as the daemon does; what it was told."""
     poked: list[tuple[str, str]] = []
     context = made.context(who="peer", channel="socket", poke=lambda unit, verb: poked.append((unit, verb)))
@@ -228,7 +228,7 @@ def _daemon(states: Path, made: Scene) -> Iterator[list[tuple[str, str]]]:
 
 def test_with_a_daemon(states: Path, fleet: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     """With a daemon every command goes to it, and it is told of every order."""
-    with _daemon(states, fleet) as poked:
+    with daemon(states, fleet) as poked:
         assert main(["pause", "degraded-one"]) == 0
         assert capsys.readouterr().out == "degraded-one: paused: paused by peer: via socket\n"
         assert main(["start", "degraded-one"]) == 0
@@ -250,7 +250,7 @@ def test_with_a_daemon(states: Path, fleet: Scene, capsys: pytest.CaptureFixture
 def test_what_is_not_started_is_not_said_to_be(states: Path, fleet: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     """A resume starts nothing that is finished; under a stop of all nothing is started but by `start --all`: the lines
     and the exit code say so."""
-    with _daemon(states, fleet):
+    with daemon(states, fleet):
         assert main(["resume", "finished-one", "stopped-one"]) == 0
         finished, stopped = capsys.readouterr().out.splitlines()
         assert finished.startswith("finished-one: finished: its last run ended: done")
@@ -271,7 +271,7 @@ def test_a_daemon_that_is_silent(
     """A daemon that goes away without an answer: looking goes to the store, orders are an error."""
     fleet.clock.move(HOUR)
     monkeypatch.setattr("tests.cli.test_orders.serve_line", lambda *_: b"")
-    with _daemon(states, fleet):
+    with daemon(states, fleet):
         monkeypatch.setattr("flyball.control.client.Client.ask.__kwdefaults__", {"timeout": 0.05})
         assert main(["status"]) == 0
         assert "this is what the store says" in capsys.readouterr().err

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from flyball.cli import main
+from flyball.config import Settings
 from flyball.core.event import Cause
 from flyball.core.time import HOUR, MINUTE, SECOND
 from flyball.store import checkpoints
 from tests.cli.state import alone, scene
+from tests.cli.test_orders import daemon
 from tests.control.scene import Scene
 from tests.control.work import Piece, every_status
 
@@ -82,7 +84,7 @@ def test_json(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
         _out_of_resumes(made)
     assert main(["sessions", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert set(said) == {"sessions", "layers", "counts", "at"}
+    assert set(said) == {"sessions", "layers", "counts", "left_out", "at"}
     [one] = said["sessions"]
     assert set(one) == FIELDS
     assert (one["id"], one["status"], one["failure_reason"], one["resumes"]) == (
@@ -132,6 +134,19 @@ def test_filters(work: Scene, options: list[str], names: list[str], capsys: pyte
 def test_check(work: Scene, status: str, code: int) -> None:
     """`--check` exits 1 if a person should look at one of them."""
     assert main(["sessions", "--check", "--status", status]) == code
+
+
+def test_very_many(work: Scene, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very many those are shown that changed last, and how many were left out; whoever looks for one finds it."""
+    monkeypatch.setattr("flyball.cli.sessions.SHOWN_MAX", 2)
+    assert main(["sessions"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[3:5]] == ["lost-one", "stopped-one"]
+    assert lines[5:] == ["7 that did not change for longer are not shown: `flyball sessions --all`."]
+    for options, shown in ((["--all"], 9), (["--status", "paused"], 1), (["--check"], 9), (["--user", "bob"], 1)):
+        main(["sessions", "--json", *options])
+        said = json.loads(capsys.readouterr().out)
+        assert (len(said["sessions"]), said["left_out"]) == (shown, 0)
 
 
 def test_nothing_yet(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,9 +249,21 @@ def test_resume(work: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     assert "it goes on from checkpoint 1, which a person chose" in capsys.readouterr().out
 
 
-def test_resume_what_is_held(work: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    """What another order holds is still held: exit 1, and how to lift that."""
-    assert main(["pause", "--user", "bob"]) == 0
+def test_resume_by_the_daemon(states: Path, work: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    """A session of the daemon's own settings is resumed by the daemon; a program's is not, though there is one."""
+    work.settings = Settings.model_validate({"units": {"paused-one": {"command": ["true"], "kind": "session"}}})
+    with daemon(states, work) as poked:
+        assert main(["resume", "paused-one", "timed_out-one"]) == 0
+    mine, other = capsys.readouterr().out.splitlines()
+    assert mine == "paused-one: the daemon was told to resume it"
+    assert other == "timed_out-one: timed_out: it goes on when its program runs again, 3 of 3 resumes left"
+    assert poked == [("paused-one", "resume"), ("timed_out-one", "resume")]
+
+
+@pytest.mark.parametrize("verb", ["pause", "stop", "kill"])
+def test_resume_what_is_held(work: Scene, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What an order for its user holds is still held: exit 1, and how to lift that."""
+    assert main([verb, "--user", "bob"]) == 0
     capsys.readouterr()
     assert main(["resume", "paused-one"]) == 1
     assert "To go on: `flyball resume --user bob`." in capsys.readouterr().err

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from flyball.config import Settings
-from flyball.config.units import Unit
+from flyball.config import Settings, definitions
 from flyball.control.commands import answer
 from flyball.control.context import CommandError
 from flyball.core.codec import decode_body
@@ -14,6 +13,7 @@ from flyball.core.event import Cause, Held, Released, Resume, Start
 from flyball.core.policy import Key
 from flyball.core.time import HOUR, MINUTE, SECOND
 from flyball.errors import FlyballError
+from flyball.policies import Session
 from flyball.store import Draft, checkpoints
 from flyball.store.memory import MemoryStore
 from tests.control.scene import Scene
@@ -145,6 +145,23 @@ def test_nothing_to_resume(scene: Scene, status: str, code: str, says: str) -> N
     assert everything(scene) == before
 
 
+def test_a_call_is_not_resumed(scene: Scene) -> None:
+    """One call of a graph without a thread has left nothing to go on from: that is said, also by `why`."""
+    piece = Piece(scene, "g", kind="graph")
+    policies = [policy for policy in scene.governor.panel.policies_of("g") if not isinstance(policy, Session)]
+    scene.governor.panel.put("g", (*policies, Session(of="call")))
+    definitions.keep(scene.governor, "g")
+    piece.begin()
+    piece.end(Cause.ERROR, error="ValueError", fingerprint="f" * 16)
+    before = everything(scene)
+    with pytest.raises(CommandError, match="nothing is left of it to resume"):
+        order(scene, "resume", units=["g"])
+    assert everything(scene) == before
+    said = order(scene, "why", unit="g")
+    assert said["session"]["kind"] == "call"
+    assert said["post_mortem"]["ways_on"][0].endswith("Call it again.")
+
+
 @pytest.mark.parametrize("verb", [Verb.HOLD, Verb.STOP])
 def test_an_order_is_taken_back(scene: Scene, verb: Verb) -> None:
     """What a person ordered is taken back by a resume, also while it still runs or when it is done."""
@@ -164,9 +181,8 @@ def test_the_daemon_is_told(scene: Scene) -> None:
     program.begin()
     program.pause()
     poked: list[tuple[str, str]] = []
-    settings = Settings.model_validate({"units": {"s": {"command": ["true"]}}})
+    scene.settings = Settings.model_validate({"units": {"s": {"command": ["true"]}}})
     context = scene.context(poke=lambda unit, verb: poked.append((unit, verb)))
-    object.__setattr__(context, "settings", settings)
     said = answer(context, "resume", {"units": ["s", "t"]})
     assert (said["told"], said["daemon"]) == (["s"], True)
     assert poked == [("s", "resume"), ("t", "resume")]
@@ -255,10 +271,8 @@ def test_resume_of_a_user(scene: Scene) -> None:
 
 def test_user_of_a_unit_that_never_ran(scene: Scene) -> None:
     """A unit of the settings is its user's before it ever ran."""
-    context = scene.context()
-    units = (Unit(name="web", command=("true",), labels={"user": "cid"}),)
-    object.__setattr__(context, "settings", Settings().model_copy(update={"units": units}))
-    assert [unit["name"] for unit in answer(context, "pause", {"user": "cid"})["units"]] == ["web"]
+    scene.settings = Settings.model_validate({"units": {"web": {"command": ["true"], "labels": {"user": "cid"}}}})
+    assert [unit["name"] for unit in order(scene, "pause", user="cid")["units"]] == ["web"]
 
 
 @pytest.mark.parametrize(
@@ -304,3 +318,15 @@ def test_word_of_a_paused_session(scene: Scene) -> None:
     [unit] = order(scene, "status", units=["s"])["units"]
     assert (unit["state"], unit["held"]) == ("paused", False)
     assert unit["until"] == (scene.clock.now() + HOUR) / SECOND
+
+
+def test_thread_is_known_by_its_own_name(scene: Scene) -> None:
+    """A thread of a graph may be named as its program names it, without the graph, if only one graph has it."""
+    Piece(scene, "board@42", kind="graph").begin()
+    assert order(scene, "why", unit="42")["unit"]["name"] == "board@42"
+    assert order(scene, "session", unit="42")["session"]["id"] == "board@42"
+    assert [unit["name"] for unit in order(scene, "pause", units=["42"])["units"]] == ["board@42"]
+    Piece(scene, "chat@42", kind="graph").begin()
+    for verb, args in (("why", {"unit": "42"}), ("session", {"unit": "42"}), ("pause", {"units": ["42"]})):
+        with pytest.raises(CommandError, match="a thread of 2 graphs: board@42, chat@42"):
+            order(scene, verb, **args)

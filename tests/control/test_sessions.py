@@ -260,6 +260,8 @@ def test_filters(scene: Scene) -> None:
     assert [*listed(scene, user="bob")] == ["paused-one"]
     assert [*listed(scene, user="ann", status="lost")] == ["lost-one"]
     assert listed(scene, user="nobody") == {}
+    with pytest.raises(CommandError, match="limit is -1"):
+        listed(scene, limit=-1)
     with pytest.raises(CommandError, match="'dead' is no status of a session; there are pending, running, paused, "):
         listed(scene, status="dead")
 

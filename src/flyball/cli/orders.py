@@ -80,7 +80,7 @@ def _confirm_user(user: str, would: Mapping[str, Any]) -> None:
 def _print(name: str, said: Mapping[str, Any], *, fleet_asked: bool, everything: bool, as_json: bool) -> int:
     """How things stand after the order. A resume or start that left something held did not do what was asked."""
     fleet = said["fleet"]
-    held = [unit for unit in said["units"] if unit["held"]]
+    held = [unit for unit in said["units"] if _is_held(unit)]
     frees = name in ("resume", "start", "restart")
     runs = fleet["state"] == "running"
     code = FAILED if frees and (not runs or (held and (not fleet_asked or everything))) else FINE
@@ -99,7 +99,7 @@ def _print(name: str, said: Mapping[str, Any], *, fleet_asked: bool, everything:
     for unit in said["units"]:
         session = sessions.get(unit["name"])
         follows = unit["state"] not in (ENDED if name == "resume" and session is None else ())
-        if frees and session is not None and not unit["held"]:
+        if frees and session is not None and not _is_held(unit):
             click.echo(_session_line(session, told=unit["name"] in said["told"]))
         else:
             click.echo(_line(unit, fleet["at"], starting=said["daemon"] and frees and runs and follows))
@@ -110,6 +110,11 @@ def _print(name: str, said: Mapping[str, Any], *, fleet_asked: bool, everything:
     elif not said["daemon"] and any(unit["running"] for unit in said["units"]):
         click.echo(TOLD_BY_STORE, err=True)
     return code
+
+
+def _is_held(unit: Mapping[str, Any]) -> bool:
+    """Whether something still stands against it that only a person ends: a hold, or a stop of all that a user has."""
+    return unit["held"] or any(reason["verb"] == "stop" for reason in unit["reasons"])
 
 
 def _print_dry(name: str, said: Mapping[str, Any]) -> None:
@@ -132,7 +137,7 @@ def _session_line(session: Mapping[str, Any], *, told: bool) -> str:
 
 def _line(unit: Mapping[str, Any], now: float, *, starting: bool) -> str:
     """How a unit stands; or, where nothing is against it and there is a daemon to do it, what comes now."""
-    if starting and not unit["held"] and unit["state"] != "cooling":
+    if starting and not _is_held(unit) and unit["state"] != "cooling":
         return f"{unit['name']}: the daemon was told to start it"
     return f"{unit['name']}: {coloured(unit['state'], unit['state'])}: {one_line(why(unit, now))}"
 

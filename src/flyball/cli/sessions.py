@@ -15,6 +15,8 @@ from flyball.control.text import ago, clock_time, length, one_line, table
 from flyball.core.amounts import MONEY, amount_text
 from flyball.core.layers import LAYERS
 
+SHOWN_MAX: Final = 1_000
+"""Sessions that are shown if nothing else is said: those that changed last. To look at each takes a millisecond."""
 HEAD: Final = ("SESSION", "STATUS", "RESUMES", "STEPS", "ROUND", "SPENT", "CHECKPOINT", "SINCE", "WHY")
 
 EXAMPLES: Final = """\
@@ -32,11 +34,14 @@ Examples:
 @click.option("--user", metavar="USER", help="Only sessions of this user.")
 @click.option("--status", type=click.Choice([str(word) for word in SessionWord]), help="Only those that are this.")
 @click.option("--check", is_flag=True, help="Exit 1 if one of them failed, ran out of time or money, or is held.")
+@click.option("--all", "everything", is_flag=True, help=f"Also if there are more than {SHOWN_MAX}.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def sessions(user: str | None, status: str | None, check: bool, as_json: bool) -> int:
+def sessions(user: str | None, status: str | None, check: bool, everything: bool, as_json: bool) -> int:
     """Show sessions, and threads of graphs: how far each is, and what ended or paused it. Needs no daemon."""
+    # To find one of a kind, all have to be looked at.
+    limit = None if everything or status or check else SHOWN_MAX
     with Asking() as ask:
-        said = ask("sessions", user=user, status=status)
+        said = ask("sessions", user=user, status=status, limit=limit)
     if as_json:
         print_json(said)
     else:
@@ -59,6 +64,8 @@ def _print(said: Mapping[str, Any], *, some: bool) -> None:
     for line, one in zip(lines[1:], found, strict=True):
         before, word, after = line.partition(f"  {one['status']}")
         click.echo(before + coloured(word, one["status"]) + after)
+    if said["left_out"]:
+        click.echo(f"{said['left_out']} that did not change for longer are not shown: `flyball sessions --all`.")
 
 
 def _row(one: Mapping[str, Any], now: float) -> Sequence[str]:

@@ -17,7 +17,7 @@ from flyball.core.event import Resume, Start, Step
 from flyball.core.policy import AnyPolicy, Key
 from flyball.governor import Governor
 from flyball.policies import ALL
-from flyball.store import Draft, Snapshot
+from flyball.store import Draft, Drafter, Snapshot
 
 NAME: Final = "definition"
 """The name of such a record, where policies have theirs."""
@@ -31,6 +31,19 @@ _EVENTS: Final = {kind.__name__: kind for kind in (Start, Step, Resume)}
 
 def keep(governor: Governor, *units: str) -> None:
     """Keep the definitions of units as this program has them, where they are not kept already."""
+    keeping = _keeping(governor, units)
+    if keeping is not None:
+        governor.store.transact(*keeping, sync=False)
+
+
+def keep_soon(governor: Governor, unit: str) -> None:
+    """The same without waiting for it, where a request follows: that is written after it, or fails with it."""
+    keeping = _keeping(governor, (unit,))
+    if keeping is not None:
+        governor.store.transact_soon(*keeping, sync=False)
+
+
+def _keeping(governor: Governor, units: Sequence[str]) -> tuple[list[Key], Drafter] | None:
     now = {Key(NAME, "unit", unit): encode(governor.panel.policies_of(unit)) for unit in units}
 
     def draft(snapshot: Snapshot) -> Draft | None:
@@ -38,8 +51,7 @@ def keep(governor: Governor, *units: str) -> None:
         return Draft(max(governor.clock.now(), snapshot.at), changed, None) if changed else None
 
     keys = list(now)
-    if governor.store.read(keys).records != now:
-        governor.store.transact(keys, draft, sync=False)
+    return (keys, draft) if governor.store.read(keys).records != now else None
 
 
 class Definitions:

@@ -69,6 +69,7 @@ _LIST: Final = (
         looking.sessions,
         Argument(name="user", kind=str, help="Only of this user."),
         Argument(name="status", kind=str, help="Only those that are this, in one word."),
+        Argument(name="limit", kind=int, help="Of all that there are, look at so many: those that changed last."),
     ),
     _command("session", Right.LOOK, "All that there is to see of one session.", looking.session, _UNIT, _CHECKPOINT),
     _command(

@@ -142,11 +142,25 @@ def known_unit(look: Look, unit: str) -> str:
 def known_units(look: Look, units: Iterable[str]) -> list[str]:
     """The units, each once. CommandError if one is not known."""
     there = look.units()
-    wanted = list(dict.fromkeys(units))
-    for unit in wanted:
-        if unit not in there:
-            raise unknown_unit(unit, there)
-    return wanted
+    return list(dict.fromkeys(_known(unit, there) for unit in units))
+
+
+def _known(unit: str, there: Sequence[str]) -> str:
+    named = found(unit, there)
+    if named is None:
+        raise unknown_unit(unit, there)
+    return named
+
+
+def found(unit: str, there: Sequence[str]) -> str | None:
+    """Which of them is meant. A thread of a graph may be named without the graph, as its program names it."""
+    if unit in there:
+        return unit
+    threads = [name for name in there if unit and name.endswith(f"@{unit}")]
+    if len(threads) > 1:
+        text = f"{unit!r} is a thread of {len(threads)} graphs: {', '.join(threads[:LISTED_MAX])}"
+        raise CommandError("ambiguous", text, remedy="Give the whole name of the one that is meant.")
+    return threads[0] if threads else None
 
 
 def unknown_unit(

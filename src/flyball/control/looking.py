@@ -46,13 +46,18 @@ def sessions(context: Context, args: Args) -> Any:
     if status is not None and status not in [*SessionWord]:
         words = ", ".join(SessionWord)
         raise CommandError("bad_argument", f"{status!r} is no status of a session; there are {words}", remedy=words)
-    look = context.look()
-    found = [session_view(look, unit) for unit in look.units() if kind_of(look, unit)]
-    found = [view for view in found if args["user"] in (None, view.user) and status in (None, view.status)]
+    look, user, limit = context.look(), args["user"], args["limit"]
+    if limit is not None and limit < 0:
+        raise CommandError("bad_argument", f"limit is {limit}", remedy="Give a number of sessions, 0 or more.")
+    units = [unit for unit in look.units() if kind_of(look, unit) and user in (None, look.labels(unit).get("user"))]
+    newest = sorted(units, key=lambda unit: look.past.of(unit).since or 0, reverse=True)[:limit]
+    found = [session_view(look, unit) for unit in sorted(newest)]
+    shown = [view for view in found if status in (None, view.status)]
     return {
-        "sessions": found,
-        "layers": fired(look, found),
-        "counts": dict(sorted(Counter(str(view.status) for view in found).items())),
+        "sessions": shown,
+        "layers": fired(look, shown),
+        "counts": dict(sorted(Counter(str(view.status) for view in shown).items())),
+        "left_out": len(units) - len(newest),
         "at": look.now / SECOND,
     }
 

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from flyball.control.context import LISTED_MAX, SUGGESTIONS_MAX, Args, CommandError, Context, known_units
-from flyball.control.sessions import kind_of, known_session
+from flyball.control.sessions import CALL, kind_of, known_session
 from flyball.control.sessions import view as session_view
 from flyball.control.shapes import FailureView, SessionWord
 from flyball.control.text import times
@@ -97,7 +97,10 @@ def _release(context: Context, look: Look, unit: str, *, user: str = "", named: 
 
 def _refuse_pointless(look: Look, unit: str, *, held: bool) -> None:
     """CommandError if a session has nothing to go on with, and nobody holds it."""
-    status = session_view(look, unit).status
+    seen = session_view(look, unit)
+    if seen.kind == CALL and not held:
+        text = f"{unit} was one call of a graph, without a thread: nothing is left of it to resume"
+        raise CommandError("not_paused", text, remedy="Call it again; with a thread it could go on.")
     texts = {
         SessionWord.RUNNING: (
             "running",
@@ -111,8 +114,8 @@ def _refuse_pointless(look: Look, unit: str, *, held: bool) -> None:
         ),
         SessionWord.PENDING: ("not_paused", "was never begun: there is nothing to resume", "Start it instead."),
     }
-    if status in texts and not held:
-        code, text, remedy = texts[status]
+    if seen.status in texts and not held:
+        code, text, remedy = texts[seen.status]
         raise CommandError(code, f"{unit} {text}", remedy=remedy)
 
 

@@ -6,7 +6,7 @@ It tells what there is to see and what to look at; it does not guess which of it
 from collections.abc import Iterator
 from typing import Final
 
-from flyball.control.sessions import OUT_OF_RESUMES
+from flyball.control.sessions import CALL, OUT_OF_RESUMES
 from flyball.control.shapes import LayerView, MomentView, PostMortemView, SessionView, SessionWord, TimeView
 from flyball.control.story import Story
 from flyball.control.text import counted, entry_text, length, times
@@ -103,7 +103,7 @@ def _saw(session: SessionView, layer: int) -> str:
     steps, rounds, deadline, budget = session.steps, session.rounds, session.deadline, session.budget
     if layer == 1 and steps is not None:
         return f"{steps.used} of {steps.max} steps"
-    if layer == 2 and session.kind == "graph":
+    if layer == 2 and session.kind != "session":
         return "every node has a way to an end: looked at before anything ran"
     if layer == 3 and rounds is not None:
         gauges = [("convergence", rounds.convergence), ("agreement", rounds.agreement)]
@@ -164,6 +164,8 @@ def _ways_on(session: SessionView) -> Iterator[str]:
             f"Find out why it keeps pausing, split the work, or raise `sessionRecovery.maxResumeAttempts` "
             f"({resumes.max}); then give it as many resumes once more: `flyball resume {name}`."
         )
+    elif session.kind == CALL:
+        yield "It was one call, without a thread: nothing is left of it to resume. Call it again."
     elif resumes is not None:
         left = max(0, resumes.max - resumes.used)
         yield f"Resume it, now or later: `flyball resume {name}` ({left} of {resumes.max} resumes are left)."

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from flyball.control import story
-from flyball.control.context import unknown_unit
+from flyball.control.context import found, unknown_unit
 from flyball.control.shapes import (
     AmountView,
     CheckpointView,
@@ -29,6 +29,8 @@ from flyball.policies.session import State as Known
 from flyball.store import checkpoints
 
 OUT_OF_RESUMES: Final = "max_resume_attempts_exceeded"
+CALL: Final = "call"
+"""The kind of work that is one call of a graph, without a thread: nothing is left of it to resume."""
 BANKRUPT: Final = "cost_budget_exceeded"
 
 WORDS: Final = {
@@ -51,15 +53,16 @@ WANTS_A_PERSON: Final = (
 
 
 def kind_of(look: Look, unit: str) -> str:
-    """`session` or `graph`; nothing if that unit is no piece of work."""
+    """`session`, `graph` or `call`; nothing if that unit is no piece of work."""
     return next((p.of for p in look.governor.panel.policies_of(unit) if isinstance(p, Session)), "")
 
 
 def known_session(look: Look, unit: str) -> str:
     """The session of that id. CommandError if there is none, or it is a unit of another kind."""
     sessions = [name for name in look.units() if kind_of(look, name)]
-    if unit in sessions:
-        return unit
+    named = found(unit, sessions)
+    if named is not None:
+        return named
     remedy = "`flyball sessions` lists all sessions."
     if unit in look.units():
         remedy = f"It is a unit of another kind: `flyball why {unit}`."

@@ -264,7 +264,7 @@ class SessionView(View, frozen=True, kw_only=True):
 
     id: str
     kind: str
-    """session or graph."""
+    """session; graph (a thread of one); or call (one of a graph without a thread, which cannot be resumed)."""
     status: SessionWord
     held: bool
     """It waits for a person."""

@@ -39,7 +39,7 @@ class Session:
     pauses: Span = 1 * MINUTE
     """How long a pause lasts of which that was not said."""
     of: str = "session"
-    """What kind of work it is, for people: a session, or a graph."""
+    """What kind of work it is, for people: a session, a graph, or one call of a graph."""
     NAME: ClassVar = "session"
     name: str = NAME
     by: str = "unit"

@@ -118,9 +118,7 @@ def test_board_without_a_guard(example: Any, script: dict[str, bool], reason: st
 
 def test_positions_that_are_none(example: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """S1-16: voices of which nobody knows what they want do not agree with each other."""
-    monkeypatch.setattr(
-        example.scripted, "_view", lambda script, system, number: {"position": "?", "text": system[:60]}
-    )
+    monkeypatch.setattr(example.scripted, "_view", lambda *asked: {"position": "", "text": asked[1][:60]})
     with served(example) as (_, model):
         graph = example.board.build(model, lambda _: None, 5).compile()
         ended = graph.invoke({"question": "Should we move?"}, {"recursion_limit": 60})

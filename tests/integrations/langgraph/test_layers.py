@@ -216,8 +216,8 @@ def test_a_wrap_up_that_goes_on_for_ever() -> None:
 
 
 @every_way
-def test_a_deadline_between_two_nodes(way: Run) -> None:
-    """S1-21, S1-25: its time over, it goes no further, and raises a TimeoutError."""
+def test_a_deadline_between_two_nodes(way: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """S1-21, S1-23, S1-25: its time over, it goes no further; that is a TimeoutError, and logged as an error."""
     clock = FakeClock()
 
     def slow(_: State) -> dict[str, Any]:
@@ -235,6 +235,9 @@ def test_a_deadline_between_two_nodes(way: Run) -> None:
         assert outcome["log"] == ["slow"]
         [exited] = exits(opened, only_unit(opened))
         assert (exited.cause, exited.error) == (Cause.TIMEOUT, "timeout")
+        assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == [
+            f"{only_unit(opened)} timed out"
+        ]
 
 
 def test_a_timeout_keeps_the_checkpoint() -> None:

@@ -28,6 +28,7 @@ from langgraph.runtime import RunControl
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import CachePolicy, Command, interrupt
 
+from flyball.core.decision import Verb
 from flyball.core.event import Cause, Held
 from flyball.guard import Guard
 from flyball.integrations.langgraph import CannotCross, GraphDied, Stopped, TimedOut, guard, process
@@ -86,6 +87,38 @@ def test_the_stream_is_the_same(guarding: Guard, options: dict[str, Any]) -> Non
         return [chunk async for chunk in guarded.astream(ENOUGH, **options)]
 
     assert asyncio.run(read()) == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"version": "v2"},
+        {"stream_mode": "updates"},
+        {"stream_mode": ["updates", "values"]},
+        {"output_keys": "limit"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("asks", [False, True], ids=["ends", "is interrupted"])
+def test_the_result_is_the_same(guarding: Guard, options: dict[str, Any], asks: bool) -> None:
+    """Whatever a result is made of, it is that of the graph without a guard; interrupts are in it."""
+
+    def may_ask(state: Notes) -> Notes:
+        return {"notes": [interrupt("what?")]} if asks else {"notes": ["second"]}
+
+    builder = line_of(("first", note("first")), ("second", may_ask))
+    bare = builder.compile(checkpointer=InMemorySaver())
+    guarded = guard(builder, guard=guarding, checkpointer=InMemorySaver())
+
+    def plain(result: Any) -> Any:
+        """Ids of interrupts are made anew each time."""
+        return repr(result).partition(", id=")[0]
+
+    config, given = of_thread("one"), {"notes": [], "limit": 3}
+    expected = plain(bare.invoke(given, config, **options))
+    assert plain(guarded.invoke(given, config, **options)) == expected
+    assert plain(asyncio.run(guarded.ainvoke(given, of_thread("two"), **options))) == expected
 
 
 @contextlib.asynccontextmanager
@@ -565,9 +598,14 @@ def test_a_coroutine_that_breaks_off(guarding: Guard) -> None:
         assert left.cause is Cause.STOPPED
 
 
-def test_a_person_stops_it(guarding: Guard) -> None:
-    """A person's word ends the process, whatever that does."""
-    guarded = guard(line_of(("sleeps", graphs.sleeps)), guard=guarding, name="sleeps")
+def test_a_person_stops_it(guarding: Guard, tmp_path: Path) -> None:
+    """A person's word is heard soon, and ends the process, whatever that does (S1-60)."""
+
+    def hangs(state: Notes) -> Notes:
+        (tmp_path / "there").touch()
+        return dict(graphs.sleeps(state))  # type: ignore[return-value]  # it does not return
+
+    guarded = guard(line_of(("hangs", hangs)), guard=guarding, name="hangs")
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -578,12 +616,15 @@ def test_a_person_stops_it(guarding: Guard) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    wait_for(children)
-    guarding.governor.submit(Held(unit="sleeps@one", by="a person"))
+    wait_for((tmp_path / "there").exists)
+    guarding.governor.submit(Held(unit="hangs@one", verb=Verb.STOP, by="ann"))
     thread.join(30)
     assert not thread.is_alive()
     (error,) = raised
     assert isinstance(error, Stopped)
+    assert "ann" in str(error)
+    (left,) = exits(guarding, "hangs@one")
+    assert (left.cause, left.policy) == (Cause.STOPPED, "manual")
 
 
 def test_the_parent_can_be_interrupted(guarding: Guard) -> None:

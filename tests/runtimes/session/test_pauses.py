@@ -373,6 +373,8 @@ def test_stopped_while_it_waits() -> None:
         thread.join(WAIT_MAX)
         assert [type(error) for error in errors] == [flyball.SessionPaused]
         assert session.status == "paused"
+        assert not session.stop()
+        assert session.resume()  # the next one is not stopped
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,6 +2,7 @@
 anything is counted."""
 
 import asyncio
+import functools
 import logging
 import socket
 import threading
@@ -548,6 +549,108 @@ def test_one_at_a_time() -> None:
     work(scene, function).run()
     assert scene.count("resumes") == 0
     assert scene.exits() == ["done"]
+
+
+class Called:
+    """An object that is called, as a coroutine."""
+
+    async def __call__(self, session: SessionContext) -> str:
+        async with session.stage("one"):
+            return "done"
+
+
+def test_what_is_a_coroutine() -> None:
+    """Whatever is one by its definition is awaited; a plain function that only makes one has done nothing, and says
+    so instead of being done."""
+    scene = Scene()
+    called = Called()
+    for function in (called, called.__call__, functools.partial(Called.__call__, called)):
+        assert work(scene, function).run() == "done"
+    with pytest.raises(FlyballError, match="returned a coroutine") as raised:
+        work(scene, lambda session: called(session)).run()  # noqa: PLW0108 - a plain function that makes one
+    assert "async def" in raised.value.remedy
+    assert scene.exits()[-1] == "error"
+
+
+def test_nothing_is_done_after_the_end() -> None:
+    """A context that was kept is of no use: neither stages, nor money, nor a pause."""
+    scene = Scene()
+    kept: list[SessionContext] = []
+    work(scene, kept.append).run()
+    entries = len(scene.store.entries())
+    with pytest.raises(Refused) as raised, kept[0].stage("late"):
+        pass
+    assert "its run has ended" in str(raised.value)
+    with pytest.raises(Refused):
+        kept[0].pause("late")
+    with pytest.raises(Refused):
+        kept[0].reserve("0.01")
+    assert len(scene.store.entries()) == entries
+
+
+def test_a_session_in_a_session() -> None:
+    """Each has its own stages and checkpoints; after the inner one, the outer one goes on in its stage."""
+    scene = Scene()
+
+    def outer(session: SessionContext) -> list[str]:
+        with session.stage("ask"):
+            inner = scene.guard.session("inner", Reading(), input=SOURCES)
+            session.checkpoint["answer"] = inner.run()
+            with scene.guard.reserve("0.02") as money:
+                money.settle("0.01")
+        return list(session.checkpoint["answer"])
+
+    session = work(scene, outer)
+    assert session.run() == ["a", "b", "c"]
+    assert session.show().budget.spent == 10_000
+    assert [kept.stage for kept in session.checkpoints] == ["ask"]
+    assert scene.exits("inner") == scene.exits() == ["done"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_every_run_has(kind: str) -> None:
+    """Money that is spent already, signs of life, waiting, and a person to ask: as for any agent."""
+    with flyball.open("program", scratch=True) as guard:
+
+        def plain(session: SessionContext) -> str:
+            session.beat()
+            session.wait(0.001)
+            with session.stage("one"):
+                session.spend("0.01")
+            return session.ask_human_and_wait("go on?", choices=("yes", "no"), timeout=0.001, default="yes")
+
+        async def coroutine(session: SessionContext) -> str:
+            session.beat()
+            await session.sleep(0.001)
+            async with session.stage("one"):
+                session.spend("0.005")
+                async with session.reserve_soon("0.02") as money:
+                    await money.settle_soon("0.005")
+            return await session.ask_human("go on?", choices=("yes", "no"), timeout=0.001, default="yes")
+
+        session = guard.session(NAME, plain if kind == "thread" else coroutine)
+        assert session.run() == "yes"
+        assert session.show().budget.spent == 10_000
+        assert session.show().steps.used == 1
+
+
+def test_the_last_stage_has_what_was_kept_back() -> None:
+    """Out of money, it wraps up with what is kept back for that; so it is done, and says why."""
+    scene = Scene(budget={"kept_back": "0.10"})
+
+    def function(session: SessionContext) -> str:
+        try:
+            for number in range(100):
+                with session.stage(f"read {number}", cost="0.20"):
+                    pass
+        except OutOfBudget:
+            with session.stage("sum up", cost="0.10", last=True):
+                session.checkpoint["summary"] = "of what there is"
+        return str(session.checkpoint["summary"])
+
+    session = work(scene, function, budget="0.50")
+    assert session.run() == "of what there is"
+    assert session.show().budget.spent == 500_000
 
 
 # In an event loop.

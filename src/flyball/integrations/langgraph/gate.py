@@ -139,7 +139,15 @@ class Supersteps:
 
     def close(self) -> None:
         """The run is over: report what was made, and give back the rest."""
-        self._hold(self._closing())
+        self._hold(self._reporting())
+        last = self._rest()
+        if last is None:
+            return
+        if self._governor.in_order:
+            # Nothing follows from the answer, and the exit is written after it: so nobody waits.
+            self._governor.submit_soon(last)
+        else:
+            self.hear(self._governor.submit(last))
 
     def _hold(self, talk: Talk) -> None:
         try:
@@ -294,9 +302,13 @@ class Supersteps:
     def _closing(self) -> Talk:
         """Report everything, and give back what was granted and not made."""
         yield from self._reporting()
-        if self._plain or self._left:
-            left, self._left = self._left, 0
-            self.hear((yield self._stepped(left=left)))
+        last = self._rest()
+        if last is not None:
+            self.hear((yield last))
+
+    def _rest(self) -> Stepped | None:
+        left, self._left = self._left, 0
+        return self._stepped(left=left) if self._plain or left else None
 
     def _stepped(self, *more: Work, left: int = 0) -> Stepped:
         plain, self._plain = self._plain, {}

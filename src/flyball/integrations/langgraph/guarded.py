@@ -10,6 +10,7 @@ import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from decimal import Decimal
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol
 
@@ -30,6 +31,7 @@ from flyball.integrations.langgraph.outcome import (
     BUDGET_EXCEEDED,
     COMPLETED,
     PAUSED,
+    TIMED_OUT,
     Outcome,
     Report,
     layer_of,
@@ -58,6 +60,8 @@ except ImportError:
 
 log = logging.getLogger("flyball")
 
+VALUES: Final = "values"
+"""The stream of which LangGraph makes one result."""
 TO: Final = "branch:to:"
 """How LangGraph names the channel that leads to a node."""
 TASKS: Final = "__pregel_tasks"
@@ -159,11 +163,13 @@ class _Call:
         self.is_thread = thread is not None
         self.unit = graph.unit_of(str(thread) if self.is_thread else uuid.uuid4().hex[:16])
         self.outcome: Outcome | None = None
+        self.whole = False
+        """Nobody reads its stream but to make one result of it."""
 
     def block(self) -> GraphBlock:
         """The run, as a block."""
         graph, governor = self.graph, self.graph.guard.governor
-        listener = graph.define(self.unit)
+        listener = graph.define(self.unit, once=not self.is_thread)
         if self._is_a_persons_word():
             state = known(governor, self.unit.name)
             if state.pause == PERSON and not state.let_go:
@@ -281,6 +287,7 @@ class GuardedGraph(Runnable[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002 - LangChain's
         """Run the graph to its end. The result is an `Outcome`: the values, and why it stopped."""
         call = _Call(self, input, config)
+        call.whole = kwargs.get("stream_mode", VALUES) == VALUES
         reader: Any = _Reader(
             self.plan.graph.output_channels,
             lambda given, config=None, **options: self._stream(call, given, config, options),
@@ -290,6 +297,7 @@ class GuardedGraph(Runnable[Any, Any]):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002 - LangChain's
         """`invoke`, for coroutines."""
         call = _Call(self, input, config)
+        call.whole = kwargs.get("stream_mode", VALUES) == VALUES
         reader: Any = _Reader(
             self.plan.graph.output_channels,
             lambda given, config=None, **options: self._astream(call, given, config, options),
@@ -316,7 +324,7 @@ class GuardedGraph(Runnable[Any, Any]):
         with _Watch(call) as watch:
             watch.block = block = call.block()
             with block as context:
-                run = self._run(call.unit, context)
+                run = self._run(call, context)
                 block.attach(run)
                 yield from run.stream(given, config, **kwargs)
 
@@ -329,7 +337,7 @@ class GuardedGraph(Runnable[Any, Any]):
         with _Watch(call) as watch:
             watch.block = block = await asyncio.to_thread(call.block)
             async with block as context:
-                run = self._run(call.unit, context)
+                run = self._run(call, context)
                 block.attach(run)
                 stream = run.astream(given, config, **kwargs)
                 try:
@@ -338,12 +346,13 @@ class GuardedGraph(Runnable[Any, Any]):
                 finally:
                     await stream.aclose()
 
-    def _run(self, unit: Unit, context: Context) -> AnyRun:
+    def _run(self, call: _Call, context: Context) -> AnyRun:
         kind: Any = InlineRun
         if self.plan.options.isolation == "process":
             from flyball.integrations.langgraph.process import ProcessRun  # noqa: PLC0415 - only where there is a child
 
-            kind = ProcessRun
+            kind = partial(ProcessRun, whole=call.whole)
+        unit = call.unit
         run: AnyRun = kind(
             self.plan, self.guard.governor, unit.name, context.run, labels=unit.labels, told=lambda _: None
         )
@@ -355,9 +364,9 @@ class GuardedGraph(Runnable[Any, Any]):
         """The piece of work that a thread is."""
         return self.plan.options.unit(self.guard.settings, thread)
 
-    def define(self, unit: Unit) -> Callable[[str, Event, Decision], None]:
-        """Put it under the guard."""
-        return self.guard.define_work(unit, *self.plan.options.policies(self.guard.settings))
+    def define(self, unit: Unit, *, once: bool) -> Callable[[str, Event, Decision], None]:
+        """Put it under the guard; it is a thread, or made once."""
+        return self.guard.define_work(unit, *self.plan.options.policies(self.guard.settings, once=once))
 
     def _saver(self, call: _Call) -> BaseCheckpointSaver[Any] | None:
         saver = self.plan.graph.checkpointer
@@ -397,6 +406,8 @@ class GuardedGraph(Runnable[Any, Any]):
         for layer in layers_of(verdict):
             texts = "; ".join(why.text for why in verdict.reasons if layer_of(Decision(reasons=(why,))) == layer)
             log.warning("%s: layer %s ended it: %s", unit, layer, texts)
+        if outcome.status == TIMED_OUT:
+            log.error("%s timed out", unit)
         return outcome
 
     def _spent(self, unit: str) -> Decimal:

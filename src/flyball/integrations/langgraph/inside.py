@@ -28,6 +28,9 @@ INLINE: Final = (
     'With `isolation="inline"` the graph runs in the program itself, which can end only what lets itself be ended.'
 )
 
+INTERRUPT: Final = "__interrupt__"
+"""The key under which an update has the interrupts."""
+
 UNREAD: Final = stop(Reason("", "unread", "nobody reads what the graph says any more"))
 """Why a run is to end that was not told why: whoever read its stream has gone away."""
 
@@ -83,6 +86,8 @@ class Scene:
     config: Config
     options: Mapping[str, Any]
     belongings: Belongings
+    whole: bool
+    """Of the stream only that is wanted which a result is made of."""
 
     def set_up(self, link: Link) -> tuple[GraphRun, Config]:
         """The run, on the program's governor, checkpointer, store and cache; and the config for it."""
@@ -112,8 +117,10 @@ def live(scene: Scene, link: Link) -> None:
     run, config = scene.set_up(link)
     link.on_end(lambda: _stop(run, link, None))
     try:
+        says = _Speaker(link, scene.whole)
         for chunk in run.stream(scene.given, config, **scene.options):
-            _say(link, chunk)
+            says.say(chunk)
+        says.end()
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is how the run ended
         _end(link, run.report, error)
     else:
@@ -140,8 +147,10 @@ async def _live_soon(scene: Scene, link: Link, loop: asyncio.AbstractEventLoop) 
 
     link.on_end(end)
     try:
+        says = _Speaker(link, scene.whole)
         async for chunk in run.astream(scene.given, config, **scene.options):
-            _say(link, chunk)
+            says.say(chunk)
+        says.end()
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is how the run ended
         _end(link, run.report, error)
     else:
@@ -178,11 +187,36 @@ class _Line:
             raise CannotCross(str(error)) from error
 
 
-def _say(link: Link, chunk: object) -> None:
-    try:
-        link.send(Chunk(chunk))
-    except CannotSend as error:
-        raise CannotCross(str(error)) from error
+class _Speaker:
+    """Says the chunks. Of a stream of which one result is made: the interrupts, and the last values."""
+
+    def __init__(self, link: Link, whole: bool) -> None:
+        self._link, self._whole = link, whole
+        self._last: list[Any] = []
+
+    def say(self, chunk: Any) -> None:
+        """Here is one more."""
+        if not self._whole:
+            self._send(chunk)
+        elif isinstance(chunk, dict):  # a stream of the second version, which has but values
+            if chunk.get("interrupts"):
+                self._send(chunk)
+            self._last = [chunk]
+        elif chunk[0] == "values":
+            self._last = [chunk]
+        elif isinstance(chunk[1], dict) and INTERRUPT in chunk[1]:
+            self._send(chunk)
+
+    def end(self) -> None:
+        """There are no more."""
+        for chunk in self._last:
+            self._send({**chunk, "interrupts": ()} if isinstance(chunk, dict) else chunk)
+
+    def _send(self, chunk: Any) -> None:
+        try:
+            self._link.send(Chunk(chunk))
+        except CannotSend as error:
+            raise CannotCross(str(error)) from error
 
 
 def _end(link: Link, report: Report, error: BaseException | None = None) -> None:

@@ -18,11 +18,12 @@ from flyball.core.name import NAME_MAX, is_name, name_from
 from flyball.core.policy import AnyPolicy
 from flyball.core.time import span
 from flyball.errors import FlyballError
-from flyball.policies import Budget, Limit, Rounds, resume_limit
+from flyball.policies import Budget, Limit, Rounds, Session, resume_limit
 from flyball.policies.rounds import ROUNDS_CAP, ROUNDS_LEAST
 from flyball.runtimes.agent.options import GRACE, SECONDS_MAX
 from flyball.runtimes.amounts import Given, whole
 from flyball.runtimes.prices import Prices
+from flyball.runtimes.session.retention import CALL
 
 STEPS_MAX: Final = 10**9
 """More steps than this are meant to be no limit, and there is no such thing."""
@@ -80,14 +81,17 @@ class Options:
         """The node that wraps up when the graph finishes for that reason."""
         return self.wrap_up.get(reason, self.wrap_up.get(""))
 
-    def policies(self, settings: Settings) -> list[AnyPolicy]:
-        """The safeguards that these options ask for, over those that the settings give every graph."""
+    def policies(self, settings: Settings, *, once: bool = False) -> list[AnyPolicy]:
+        """The safeguards that these options ask for, over those that the settings give every graph. A call without a
+        thread is made `once`: when it ended there is nothing to resume, and nothing to keep for that."""
         steps = settings.graph.recursion_limit if self.steps is SETTINGS else self.steps
         own: list[AnyPolicy] = [Limit(most=steps, by="unit", over_done=self.work == "thread")]
         if self.rounds is not SETTINGS:
             own.append(Rounds(most=self.rounds, by="unit"))
         if self.resumes is not SETTINGS:
             own.append(resume_limit(self.resumes, forgives=settings.daemon.session_recovery.forgive_progress))
+        if once:
+            own.append(Session(pauses=span(settings.daemon.session_recovery.pause_seconds), of=CALL))
         return [*own, *self._budgets(settings)]
 
     def rounds_max(self, settings: Settings) -> int:

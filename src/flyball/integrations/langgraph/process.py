@@ -72,9 +72,11 @@ class ProcessRun:
         *,
         labels: Mapping[str, str],
         told: Callable[[Decision], None],
+        whole: bool = False,
     ) -> None:
+        """`whole`: the stream is read only to make one result of it."""
         self._plan, self._governor, self._unit, self._run = plan, governor, unit, run
-        self._labels, self._told = labels, told
+        self._labels, self._told, self._whole = labels, told, whole
         self.report = Report()
         """What happened, once the stream has ended or raised."""
         self._child: Forked | None = None
@@ -149,7 +151,18 @@ class ProcessRun:
             raise CannotCross("`control` cannot be passed to a graph in a process of its own", remedy=INLINE)
         graph = self._plan.graph
         found = Belongings.found(graph, (config, var_child_runnable_config.get(), graph.config))
-        return Scene(self._plan, self._governor, self._unit, self._run, self._labels, given, config, options, found)
+        return Scene(
+            self._plan,
+            self._governor,
+            self._unit,
+            self._run,
+            self._labels,
+            given,
+            config,
+            options,
+            found,
+            self._whole,
+        )
 
     def _begin(
         self, scene: Scene, live: Callable[[Scene, Link], None], loop: asyncio.AbstractEventLoop | None

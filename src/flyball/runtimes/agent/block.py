@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final
@@ -35,6 +36,9 @@ BEATS_APART_MIN: Final = 0.05
 """Seconds between two beats at least, also where a lease is very short."""
 BEATS_APART_MAX: Final = 3600.0
 """Seconds between two beats at most, also where there is no lease: a thread cannot wait for ever."""
+
+LOOKS_APART: Final = 1.0
+"""Seconds between two looks whether a person wants it to end. A look reads a few rows, and leaves no trace."""
 
 Listener = Callable[[str, Event, Decision], None]
 Opening = Callable[[Start], Start]
@@ -120,7 +124,7 @@ class WatchedBlock:
         governor, name, labels = self._governor, self._unit.name, self._unit.labels
         holder = me()
         self._run = f"{holder}.{next(_numbers)}"
-        definitions.keep(governor, name)
+        definitions.keep_soon(governor, name)
         governor.reap(is_gone, unit=name)
         by = later(governor.clock.now(), self._wait)
         while True:
@@ -161,10 +165,12 @@ class WatchedBlock:
         return self._context
 
     def _keep(self, until: Instant) -> None:
-        """Keep the lease, and obey what is answered."""
+        """Keep the lease, look for orders in between, and obey what is answered."""
         beat = Beat(unit=self._unit.name, run=self._run, labels=self._unit.labels, silent=True)
-        while not self._closed.wait(self._apart(until)):
+        while not self._closed.is_set():
             try:
+                if self._is_closed_within(self._apart(until), beat):
+                    return
                 answer = self._governor.submit(beat)
             except FlyballError as error:
                 log.error("the lease of %s cannot be kept: %s", self._unit.name, error)
@@ -172,6 +178,15 @@ class WatchedBlock:
                 continue
             until = answer.until
             self._context.heed(answer)
+
+    def _is_closed_within(self, seconds: float, beat: Beat) -> bool:
+        """Wait for that; or until somebody wants the run to end, which the next beat is told."""
+        by = time.monotonic() + seconds
+        while not self._closed.wait(min(seconds, LOOKS_APART)):
+            seconds = by - time.monotonic()
+            if seconds <= 0 or self._governor.look(beat).verb >= Verb.FINISH:
+                return False
+        return True
 
     def _apart(self, until: Instant) -> float:
         """Seconds until shortly before the lease ends; or, where asking early did not make it longer, until its end."""

@@ -65,7 +65,7 @@ def handlers() -> Iterator[logging.Handler]:
 
 
 def forget_imports() -> None:
-    """What a thread of the program was just importing is imported anew here, if it is needed: nobody would finish it."""
+    """What a thread of the program was just importing is imported anew here, when it is needed: nobody finishes it."""
     locks: dict[Any, Any] = getattr(importlib._bootstrap, "_module_locks", {})
     for name, known in list(locks.items()):
         if getattr(known(), "owner", None) not in (None, threading.get_ident()):

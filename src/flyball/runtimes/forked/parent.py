@@ -488,7 +488,7 @@ def _no_room(unit: str, why: str) -> FlyballError:
 def _fork(work: Callable[[Link], None], unit: str, run: str) -> tuple[int, socket.socket, Lifeline, int]:
     """Fork a child that does the work; its number, our end of its socket, its lifeline, and where its stacks come."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # what waits there would be written by both
+        with contextlib.suppress(Exception):  # what was printed before the run is to be read before it
             stream.flush()
     _expect_warning()
     with contextlib.ExitStack() as undo, contextlib.ExitStack() as theirs:

@@ -62,6 +62,8 @@ def governor_services(governor: Governor) -> Mapping[str, Callable[..., Any]]:
 class RemoteGovernor(Governor):
     """The program's governor, in a forked run."""
 
+    in_order = False
+
     _link: Link
 
     def __init__(self, link: Link, panel: Panel, clock: Clock | None = None) -> None:

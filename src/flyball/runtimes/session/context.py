@@ -18,7 +18,7 @@ from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.options import SECONDS_MAX
 from flyball.runtimes.agent.step import StepBlock
 from flyball.runtimes.amounts import Given
-from flyball.runtimes.current import CURRENT
+from flyball.runtimes.current import CURRENT, live
 from flyball.runtimes.money import Reservation, Soon
 from flyball.runtimes.session.draft import Draft
 
@@ -92,6 +92,7 @@ class SessionContext:
         """End this run, keep what the checkpoint has, and go on later: after so many seconds, or as long as the
         settings say. The reason is `rate_limit`, `usage_limit`, `session_limit`, or any other; `person`: it goes on
         when a person says so. It leaves the function, and a stage that is being made is not made."""
+        live(self._root)
         self.checkpoint.check()
         raise self._pausing(reason, resume_after)
 
@@ -101,7 +102,7 @@ class SessionContext:
 
     def check(self) -> None:
         """Leave the function if the run is to end or to pause."""
-        self._root.check()
+        live(self._root).check()
         self._check()
         if self.asked_to_pause is not None:
             raise self.asked_to_pause

@@ -83,7 +83,5 @@ def forget_old(governor: Governor, kept_max: int) -> int:
 
 def _rows(governor: Governor, unit: str) -> Rows:
     """All that is kept of it and is no policy's."""
-    gone: dict[Key, bytes | None] = {
-        key: None for key in (Key(definitions.NAME, "unit", unit), record.key(unit), Memory.key(unit), chosen_key(unit))
-    }
-    return {**gone, **cleared(read_index(governor.store, unit), unit)}
+    keys = (Key(definitions.NAME, "unit", unit), record.key(unit), Memory.key(unit), chosen_key(unit))
+    return {**dict.fromkeys(keys), **cleared(read_index(governor.store, unit), unit)}

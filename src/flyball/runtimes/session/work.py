@@ -12,6 +12,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -78,6 +79,15 @@ class SessionFailed(Refused):
         self.metadata = {"resumeAttempts": attempts, "maxResumeAttempts": most, "failureReason": EXCEEDED}
 
 
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    """Somebody who waits until it may go on."""
+
+    loop: asyncio.AbstractEventLoop
+    poked: asyncio.Event
+    stopped: bool = False
+
+
 class Session:
     """One piece of work. `guard.session` makes it."""
 
@@ -101,7 +111,9 @@ class Session:
         self._governor = governor
         self._unit = unit
         self._function = function
-        self._is_coroutine = inspect.iscoroutinefunction(function)
+        self._is_coroutine = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - an object that is called: what its call is matters
+        )
         self._input = input
         self._version = version
         self._wait = wait
@@ -111,10 +123,9 @@ class Session:
         self._file = file
         self._view = view
         self._block: SessionBlock | None = None
-        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-        self._stopped = False
+        self._waiting: list[_Waiter] = []
         self._lock = threading.Lock()
-        """Held to change any of the last three."""
+        """Held to change either of the last two."""
         self.result: Any = None
         """What the function returned when the work was done."""
 
@@ -195,12 +206,12 @@ class Session:
         """End the run that lives in this program: a coroutine at once, a thread before its next stage; or the waiting
         for one. Whether there was anything to end. It is not done, and can be resumed."""
         with self._lock:
-            self._stopped = bool(self._waiting)
-            for loop, poked in self._waiting:
-                with contextlib.suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(poked.set)
-            block, waited = self._block, self._stopped
-        return (block is not None and block.stop()) or waited
+            block, waiting = self._block, list(self._waiting)
+        for waiter in waiting:
+            waiter.stopped = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                waiter.loop.call_soon_threadsafe(waiter.poked.set)
+        return (block is not None and block.stop()) or bool(waiting)
 
     # In threads, and in coroutines.
 
@@ -216,7 +227,7 @@ class Session:
             block = self._new_block(checkpoint)
             try:
                 with block:
-                    self.result = self._function(self._begun(block))
+                    self.result = self._called(self._begun(block))
                     return self.result
             except BaseException as error:  # noqa: BLE001 - it is raised again, unless it says when to go on
                 until = self._goes_on_at(block, error, by, wait)
@@ -238,6 +249,17 @@ class Session:
             await self._until(until)
             checkpoint = None if block.begun else checkpoint
 
+    def _called(self, session: SessionContext) -> Any:
+        """What a plain function returns. One that only makes a coroutine has done nothing yet, and is not done."""
+        result = self._function(session)
+        if inspect.iscoroutine(result):
+            result.close()
+            raise FlyballError(
+                f"the function of {self.id} returned a coroutine, which nobody awaits",
+                remedy="Define it with `async def`, so that it can be told from a plain one.",
+            )
+        return result
+
     def _by(self) -> Instant:
         return later(self._governor.clock.now(), self._wait)
 
@@ -255,7 +277,7 @@ class Session:
     def _begun(self, block: SessionBlock) -> SessionContext:
         session = block.session()
         with self._lock:
-            self._block, self._stopped = block, False
+            self._block = block
         return session
 
     def _goes_on_at(self, block: SessionBlock, error: BaseException, by: Instant, wait: bool) -> Instant:
@@ -278,20 +300,19 @@ class Session:
 
     async def _until(self, until: Instant) -> None:
         """Wait for that instant, or for an order: then it is asked again."""
-        poked = asyncio.Event()
-        waiter = (asyncio.get_running_loop(), poked)
+        waiter = _Waiter(asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
             self._waiting.append(waiter)
         try:
             with contextlib.ExitStack() as stack:
                 if self._file is not None:
-                    bell = Doorbell(self._governor.store, self._file, poked.set)
+                    bell = Doorbell(self._governor.store, self._file, waiter.poked.set)
                     stack.enter_context(contextlib.closing(bell))
-                await self._sleep(poked, until)
+                await self._sleep(waiter.poked, until)
         finally:
             with self._lock:
                 self._waiting.remove(waiter)
-        if self._stopped:
+        if waiter.stopped:
             state = known(self._governor, self.id)
             raise SessionPaused(self.id, state.pause or "stopped", state.resume_at, self._governor.clock.now())
 
