@@ -29,7 +29,7 @@ from flyball.control.past import Past
 from flyball.control.shapes import SessionView
 from flyball.control.text import describe, one_line
 from flyball.control.views import Look
-from flyball.core.amounts import MONEY
+from flyball.core.amounts import MONEY, amount_text
 from flyball.core.codec import decode_body
 from flyball.core.decision import Decision
 from flyball.core.event import AnyEvent, Beat, Event, Exited, Start
@@ -431,11 +431,12 @@ class Guard:
         self.governor.panel.put(unit.name, tuple(policies.values()))
 
     def _budgets(self, given: Given | None, by: str, tier: str | None, *, kept_back: int = 0) -> list[AnyPolicy]:
-        limits = dict(whole(given))
+        limits = dict(whole(given, "budget"))
         if tier is not None and MONEY not in limits:
             limits[MONEY] = get_tier_limit(tier, self.settings)
         if limits.get(MONEY, kept_back) < kept_back:
-            text = f"a budget of {limits[MONEY]} millionths is less than is kept back for the last step: {kept_back}"
+            back = amount_text(MONEY, kept_back)
+            text = f"budget is {amount_text(MONEY, limits[MONEY])}, and {back} of it is kept back for the last step"
             raise FlyballError(text, remedy="Raise the budget, or lower `budget.kept_back`.")
         return [
             Budget(limit=limit, kept_back=kept_back, by=by)

@@ -345,7 +345,7 @@ def test_the_command_reports_and_its_exit_code_is_the_answer(folder: Path) -> No
         assert "finish: 0.11 USD spent" in finish.stderr
         wrong = flyball("spend", "much", env=env)
         assert wrong.returncode == 2
-        assert "spent: should be an amount such as 0.50" in wrong.stderr
+        assert "spent: it is 'much': usd should be an amount such as 0.50" in wrong.stderr
         assert "Traceback" not in wrong.stderr
 
     supervised(bench, folder, work)

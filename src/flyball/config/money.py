@@ -13,9 +13,9 @@ AMOUNT_MAX: Final = Decimal(1_000_000_000)
 _MILLIONTH: Final = Decimal("0.000001")
 
 
-def exact(given: object) -> Decimal:
+def exact(given: object, most: Decimal = AMOUNT_MAX) -> Decimal:
     """An amount from what a file or a variable has. ValueError says what is allowed."""
-    amount = _amount(given)
+    amount = _amount(given, most)
     if amount != amount.quantize(_MILLIONTH):
         raise ValueError("should not be finer than a millionth")
     return amount
@@ -23,18 +23,19 @@ def exact(given: object) -> Decimal:
 
 def rounded_up(given: object) -> Decimal:
     """An amount from what a program computed, in whole millionths. ValueError says what is allowed."""
-    return _amount(given).quantize(_MILLIONTH, rounding=ROUND_CEILING)
+    return _amount(given, AMOUNT_MAX).quantize(_MILLIONTH, rounding=ROUND_CEILING)
 
 
-def _amount(given: object) -> Decimal:
+def _amount(given: object, most: Decimal) -> Decimal:
     if isinstance(given, bool) or not isinstance(given, int | float | str | Decimal):
         raise ValueError("should be an amount such as 0.50")
     try:
-        amount = Decimal(repr(given) if isinstance(given, float) else given)
+        # Not repr(): some libraries have floats of their own, which write themselves with their type.
+        amount = Decimal(float.__repr__(given) if isinstance(given, float) else given)
     except InvalidOperation:
         raise ValueError("should be an amount such as 0.50") from None
-    if not amount.is_finite() or not 0 <= amount <= AMOUNT_MAX:
-        raise ValueError(f"should be an amount from 0 to {AMOUNT_MAX}")
+    if not amount.is_finite() or not 0 <= amount <= most:
+        raise ValueError(f"should be an amount from 0 to {most}")
     return amount
 
 

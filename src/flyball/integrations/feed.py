@@ -64,7 +64,7 @@ class Feed:
         self._polling = frozenset([polling] if isinstance(polling, str) else polling)
         worst = worst_case if worst_case is not None else {}
         self._worst: Mapping[str, Amount] = worst if isinstance(worst, Mapping) else {MONEY: worst}
-        whole(self._worst)  # what is wrong with it is said now, not at the first call
+        whole(self._worst, "worst_case")  # what is wrong with it is said now, not at the first call
         self._cost = found_cost if prices is None else prices.cost
         self._unpriced: set[str] = set()
         self._open: dict[Hashable, StepBlock] = {}

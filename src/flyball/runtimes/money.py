@@ -77,11 +77,11 @@ class Reservation:
 
     def settle(self, actual: Given) -> Decision:
         """It really cost that; what was reserved beyond it is free again. The answer says whether to go on."""
-        return self._close(whole(actual))
+        return self._close(whole(actual, "the actual cost"))
 
     async def settle_soon(self, actual: Given) -> Decision:
         """The same without blocking an event loop."""
-        return await self._close_soon(whole(actual))
+        return await self._close_soon(whole(actual, "the actual cost"))
 
     def cancel(self) -> Decision:
         """Nothing was spent."""
@@ -208,7 +208,7 @@ class Purse:
         `labels` say for whom (`user`, `tree`), `pattern` what kind of step it is. The `last` one may use what is kept
         back. Where there is more in the next period, `wait` is how many seconds may be waited for that.
         """
-        step = self._step(whole(worst_case), labels, pattern, last)
+        step = self._step(whole(worst_case, "the worst case"), labels, pattern, last)
         until = later(self._governor.clock.now(), span(wait))
         while True:
             pause = self._pause(step, self._governor.submit(step), until)
@@ -227,7 +227,7 @@ class Purse:
     ) -> Soon:
         """The same for coroutines: `async with purse.reserve_soon(…) as money:`, or `await` it. Nothing is reserved
         before that."""
-        step = self._step(whole(worst_case), labels, pattern, last)
+        step = self._step(whole(worst_case, "the worst case"), labels, pattern, last)
         return Soon(lambda: self._reserved(step, later(self._governor.clock.now(), span(wait))))
 
     async def _reserved(self, step: Step, until: Instant) -> Reservation:

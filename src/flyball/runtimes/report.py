@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import msgspec
 
-from flyball.config.money import micro, rounded_up
 from flyball.core.amounts import MONEY
 from flyball.core.decision import PROCEED, Decision, Verb
 from flyball.core.event import NOTHING, Amounts, Beat, Cause, Event, Step, Stepped, Work
@@ -66,7 +65,7 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str | int = ""
 
     def __post_init__(self) -> None:
-        whole(self.cost)
+        whole(self.cost, "cost")
 
 
 class Made(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,7 +82,7 @@ class Made(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str | int = ""
 
     def __post_init__(self) -> None:
-        whole(self.used)
+        whole(self.used, "used")
         if len(self.gauges) > GAUGES_MAX:
             raise ValueError(f"{len(self.gauges)} gauges in one step; at most {GAUGES_MAX}")
         for gauge in self.gauges:
@@ -303,7 +302,7 @@ def _read(key: str, value: str) -> Report:
             return msgspec.json.decode(value, type=Kept)
         if key == PAUSE:
             return msgspec.json.decode(value, type=Pauses)
-        return value if key == PROGRESS else micro(rounded_up(value.strip()))
+        return value if key == PROGRESS else whole(value.strip(), "it")[MONEY]
     except (msgspec.MsgspecError, ValueError) as error:
         raise ValueError(f"{key.removeprefix(OWN_KEYS).lower()}: {error}") from None
 

@@ -117,10 +117,10 @@ def cost_guard(
     """
     if not node_costs:
         raise ValueError("cost_guard needs the worst case of at least one node")
-    for cost in node_costs.values():
+    for node, cost in node_costs.items():
         if not callable(cost):
-            whole(cost)  # what is wrong with it is said now
-    own = None if limit is None else Budget(limit=_money(limit), kept_back=_money(kept_back))
+            whole(cost, f"node_costs of {node!r}")  # what is wrong with it is said now
+    own = None if limit is None else Budget(limit=_money(limit, "limit"), kept_back=_money(kept_back, "kept_back"))
 
     def cost_guard(state: Any) -> dict[str, Any]:
         chosen = _read(state, following, None) if following is not None else None
@@ -163,7 +163,8 @@ def _refused(run: Context, worst_case: Given) -> bool:
 
 
 def _exceeds(budget: Budget, spent: Given, worst_case: Given) -> bool:
-    asked = budget.evolve(Spent(_money(spent)), Step(cost=whole(worst_case)), 0)
+    cost = whole(worst_case, "the worst case")
+    asked = budget.evolve(Spent(_money(spent, "what the state says was spent")), Step(cost=cost), 0)
     return not budget.decide(asked, 0).proceeds
 
 
@@ -206,8 +207,8 @@ def _whole(key: str, given: Any) -> int:
     raise ValueError(f"{key!r} of the state should be a number of rounds, not {str(given)[:40]!r}")
 
 
-def _money(given: Given | None) -> int:
-    return whole(given).get(MONEY, 0)
+def _money(given: Given | None, where: str) -> int:
+    return whole(given, where).get(MONEY, 0)
 
 
 def _read(state: Any, key: str, default: Any) -> Any:

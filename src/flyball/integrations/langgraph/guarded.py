@@ -364,7 +364,7 @@ class GuardedGraph(Runnable[Any, Any]):
         """The piece of work that a thread is."""
         return self.plan.options.unit(self.guard.settings, thread)
 
-    def define(self, unit: Unit, *, once: bool) -> Callable[[str, Event, Decision], None]:
+    def define(self, unit: Unit, *, once: bool = False) -> Callable[[str, Event, Decision], None]:
         """Put it under the guard; it is a thread, or made once."""
         return self.guard.define_work(unit, *self.plan.options.policies(self.guard.settings, once=once))
 

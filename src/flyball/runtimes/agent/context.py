@@ -91,7 +91,7 @@ class Context:
         A call that is made again and again until something changes is `polling`. The `last` step may use the money
         that is kept back for it. Where a quota has to be waited for, it is, unless `wait` is false.
         """
-        return StepBlock(self, pattern, call, whole(cost), polling=polling, last=last, wait=wait)
+        return StepBlock(self, pattern, call, whole(cost, "cost"), polling=polling, last=last, wait=wait)
 
     async def do(self, pattern: str, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Make one call as a step: its arguments and its result are what circles are found by."""
@@ -102,7 +102,7 @@ class Context:
 
     def spend(self, amounts: Given) -> Decision:
         """Report money that is spent already and was not reserved. A fact counts, also above the limit."""
-        return self.happened(Work(used=whole(amounts)))
+        return self.happened(Work(used=whole(amounts, "what was spent")))
 
     def happened(self, work: Work) -> Decision:
         """Report a step that was made without leave. A fact counts; the answer may end the run."""

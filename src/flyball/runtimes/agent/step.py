@@ -76,7 +76,7 @@ class StepBlock:
 
     def spent(self, amounts: Given) -> None:
         """What it really cost. Without this, a step that was made cost what was reserved for it."""
-        self._used = whole(amounts)
+        self._used = whole(amounts, "what was spent")
 
     def world(self, state: object) -> None:
         """What the world looks like after it (a working tree, a database): a new one is progress."""

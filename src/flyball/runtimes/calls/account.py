@@ -59,7 +59,7 @@ class Leave:
 
     def spent(self, amounts: Given) -> None:
         """What it really cost. Without this, an attempt cost what was reserved for it."""
-        self.used = whole(amounts)
+        self.used = whole(amounts, f"what call {self.account.name!r} spent")
 
     def work(self, now: Instant) -> Work:
         """As it is reported."""

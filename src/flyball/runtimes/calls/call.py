@@ -99,7 +99,7 @@ class Call:
 
     def _computed(self, given: Given) -> Amounts:
         """What the attempt costs at most, by its arguments. What a budget bounds is never free for want of a word."""
-        cost = whole(given)
+        cost = whole(given, f"call {self.name!r}: cost")
         if missing := sorted(self._budgeted - cost.keys()):
             raise FlyballError(
                 f"the cost of {self.name!r} says nothing of {', '.join(missing)}, of which there is a budget",
@@ -118,7 +118,7 @@ class Call:
         """The attempt was made, and this came of it."""
         try:
             if self.used_of is not None and leave.used is None:
-                leave.used = whole(self.used_of(result))
+                leave.used = whole(self.used_of(result), f"call {self.name!r}: used")
         finally:
             if leave.single:
                 yield from leave.account.telling(leave)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from flyball.config import Settings
 from flyball.core.amounts import MONEY
-from flyball.core.event import Amounts
+from flyball.core.event import NOTHING, Amounts
 from flyball.core.policy import AnyPolicy, Gate
 from flyball.core.time import Span, span
 from flyball.errors import FlyballError
@@ -82,7 +82,7 @@ class Calls:
             )
         if used is not None and not callable(used):
             raise FlyballError(f"call {name!r}: used is {used!r}", remedy="Give a function of the call's result.")
-        amounts, cost_of = (whole(None), cost) if callable(cost) else (whole(cost), None)
+        amounts, cost_of = (NOTHING, cost) if callable(cost) else (whole(cost, f"call {name!r}: cost"), None)
         own = f"call:{name}"
         labels = {"call": name}
         policies: list[AnyPolicy] = []
@@ -90,8 +90,9 @@ class Calls:
             label, value = (own, self._unit) if breaker is True else _label(breaker)
             labels[label] = value
             policies.append(self._breaker(label))
+        limits = whole(budget, f"call {name!r}: budget")
         if budget is not None:
-            policies += _budgets(own, whole(budget), None if cost_of else amounts)
+            policies += _budgets(own, limits, None if cost_of else amounts)
         if loop is not None:
             policies.append(_loop(own, loop))
         if any(policy.by == own for policy in policies):
@@ -104,7 +105,7 @@ class Calls:
             labels,
             cost=amounts,
             cost_of=cost_of,
-            budgeted=frozenset(whole(budget)),
+            budgeted=frozenset(limits),
             used_of=used,
             failures=failures,
             retry=self._retry(retry),
