@@ -1,6 +1,7 @@
 """The layers that end a graph from inside: steps, rounds, money; and what is seen of it."""
 
 import logging
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -8,10 +9,13 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 from langgraph.types import Send
 
-from flyball.core.decision import Verb
-from flyball.core.event import Cause, Held
+from flyball.core.decision import PROCEED, Decision, Reason, Verb, refuse, stop
+from flyball.core.event import Cause, Event, Held, Step
+from flyball.core.policy import Gate
+from flyball.core.policy import State as PolicyState
 from flyball.core.time import SECOND
 from flyball.integrations.langgraph import OverBudget, StepLimit, Stopped, TimedOut, guard
+from flyball.policies import Limit
 from flyball.runtimes.refusal import Refused
 from flyball.testing.clock import FakeClock
 from tests.integrations.langgraph.scene import (
@@ -30,6 +34,13 @@ from tests.integrations.langgraph.scene import (
     starts,
     steps,
 )
+
+
+class Times(PolicyState, frozen=True):
+    """How often."""
+
+    times: int = 0
+
 
 INLINE: dict[str, Any] = {"isolation": "inline", "name": "board"}
 
@@ -97,6 +108,53 @@ def test_a_retry_policy_does_not_get_round_a_refusal() -> None:
         with pytest.raises(StepLimit):
             guard(builder, guard=opened, steps=4, **INLINE).invoke({"log": []})
         assert not handled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoWays:
+    """A safeguard of somebody's own: it counts how often each run came to `pong`, and stops it the third time."""
+
+    name: str = "no_ways"
+    by: str = "run"
+    at: Gate = Gate.STEP
+
+    def wakes(self, event: Event) -> bool:
+        return isinstance(event, Step)
+
+    def initial(self) -> Times:
+        return Times()
+
+    def evolve(self, state: Times, event: Event, now: int) -> Times:
+        return Times(state.times + 1) if isinstance(event, Step) and event.pattern == "pong" else state
+
+    def decide(self, state: Times, now: int) -> Decision:
+        return stop(Reason(self.name, "pong", "pong came three times")) if state.times > 2 else PROCEED
+
+
+def test_a_policy_of_one_s_own() -> None:
+    """S1-02: where somebody's own safeguard judges more of a step than that it was one, it is asked for each."""
+    with a_guard() as opened:
+        opened.put_policy(NoWays())
+        graph = guard(endless(), guard=opened, **INLINE)
+        with pytest.raises(Stopped, match="pong came three times"):
+            graph.invoke({"log": []})
+        assert steps(opened, only_unit(opened)) == 5
+
+
+def test_threads_of_one_tree_share_its_steps() -> None:
+    """S1-03: what a tree has, its threads have together: one does not hold what another needs."""
+    with a_guard() as opened:
+        opened.put_policy(Limit(most=32, by="tree", name="tree_steps"))
+        graph = guard(line(*"abcdefghij"), guard=opened, tree="family", **INLINE)
+        streams = [graph.stream({"log": []}, of_thread(str(thread))) for thread in range(4)]
+        made = 0
+        with pytest.raises(Stopped, match="33/32"):
+            for turns in range(40):
+                next(streams[turns % 4])
+                made += 1
+        assert made == 32
+        for stream in streams:
+            stream.close()  # type: ignore[attr-defined]  # it is a generator
 
 
 # Layer 3.
@@ -300,8 +358,6 @@ def test_what_a_person_orders_is_heard_at_once() -> None:
 
 
 def _order(verb: Verb) -> Any:
-    from flyball.core.decision import Reason, refuse
-
     code = "finishing" if verb is Verb.FINISH else "stopped"
     return refuse(verb, Reason("manual", code, f"{code} by ann"))
 

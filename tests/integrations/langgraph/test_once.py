@@ -12,7 +12,6 @@ from flyball.config import load
 from flyball.integrations.langgraph import guard
 from flyball.runtimes.session import retention
 
-
 BROKEN = (1, 4)
 """Calls that fail: too few to open a circuit."""
 

@@ -44,6 +44,7 @@ class InlineRun(GraphRun):
             yield from super().stream(given, config, **kwargs)
         finally:
             self._ended.set()
+        self._check()
 
     async def astream(self, given: Any, config: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         """The same for coroutines."""
@@ -55,6 +56,12 @@ class InlineRun(GraphRun):
         finally:
             await stream.aclose()
             self._ended.set()
+        self._check()
+
+    def _check(self) -> None:
+        """One that was to stop, and went on to its end, is late all the same."""
+        if self.gate.verdict.verb >= Verb.STOP:
+            raise self._refusal(self.gate.verdict)
 
     def _wait_for_end(self) -> None:
         if not self._ended.wait(GRACE):
