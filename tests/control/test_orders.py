@@ -179,7 +179,7 @@ def test_reset_ends_a_wait(scene: Scene) -> None:
         ("ab", "ambiguous", "'ab' is the beginning of 2 fingerprints: abcdef0123456789 (u: exit 3, 6 times); abffff"),
         ("xy", "not_found", "no failure has a fingerprint that begins with 'xy'; there are abcdef0123456789 (u: "),
         ("u", "not_found", "no failure has a fingerprint that begins with 'u'"),
-        ("", "bad_argument", "reset needs a fingerprint, or --all"),
+        ("", "bad_argument", "reset needs a fingerprint, or --breaker, or --all"),
     ],
 )
 def test_reset_of_what_is_not_clear(scene: Scene, prefix: str, code: str, says: str) -> None:

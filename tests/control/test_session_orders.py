@@ -206,6 +206,7 @@ def test_checkpoint(scene: Scene, given: str, chosen: str) -> None:
     [
         ({"units": ["s"], "checkpoint": "9"}, "s has no checkpoint '9'"),
         ({"units": ["s"], "checkpoint": "one"}, "s has no checkpoint 'one'"),
+        ({"units": ["s"], "checkpoint": ""}, "s has no checkpoint '?'"),
         ({"units": ["s"], "checkpoint": "2"}, "checkpoint 2 of s is damaged"),
         ({"units": ["s", "running"], "checkpoint": "1"}, "a checkpoint is of one session"),
         ({"all": True, "checkpoint": "1"}, "a checkpoint is of one session"),
@@ -280,6 +281,7 @@ def test_user_of_a_unit_that_never_ran(scene: Scene) -> None:
     [
         ({"user": "amn"}, "unknown_user", "no unit of the user 'amn'; did you mean ann?"),
         ({"user": "zoe"}, "unknown_user", "no unit of the user 'zoe'; there are ann, bob"),
+        ({"user": ""}, "bad_argument", "a user without a name"),
         ({"user": "ann", "units": ["s"]}, "bad_argument", "not both"),
         ({"user": "ann", "all": True}, "bad_argument", "not both"),
         ({"user": 7}, "bad_argument", "user has to be a text"),

@@ -144,29 +144,37 @@ def _line(unit: Mapping[str, Any], now: float, *, starting: bool) -> str:
 
 @click.command()
 @click.argument("fingerprint", required=False)
+@click.option("--breaker", metavar="CIRCUIT", help="Close this circuit: provider:x, or fleet.")
 @click.option("--all", "everything", is_flag=True, help="All failures of all units.")
 @click.option("--yes", is_flag=True, help="Do not ask before --all.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def reset(fingerprint: str | None, everything: bool, yes: bool, as_json: bool) -> int:
+def reset(
+    *, fingerprint: str | None, breaker: str | None, everything: bool, yes: bool, dry_run: bool, as_json: bool
+) -> int:
     """Forget the failures of one FINGERPRINT (its first digits are enough), and lift its quarantine.
 
-    With --all, all failures of all units, after asking. A pause stays: `flyball resume` ends it.
+    With --breaker, close a circuit that `flyball status` shows. With --all, forget all failures of all units, after
+    asking. A pause stays: `flyball resume` ends it.
     """
     with Asking() as ask:
-        if everything and not fingerprint and not yes:
+        if everything and not fingerprint and not breaker and not yes and not dry_run:
             would = ask("reset", all=True, dry_run=True)["cleared"]
             if not would:
                 click.echo("There is nothing to forget.")
                 return FINE
             _confirm(would)
-        said = ask("reset", fingerprint=fingerprint, all=everything)
+        said = ask("reset", fingerprint=fingerprint, breaker=breaker, all=everything, dry_run=dry_run)
     if as_json:
         print_json(said)
         return FINE
-    if not said["cleared"]:
+    if not said["cleared"] and not said["closed"]:
         click.echo("There is nothing to forget.")
-    for line in _listed(said["cleared"], "forgotten"):
+    for line in _listed(said["cleared"], "would be forgotten" if dry_run else "forgotten"):
         click.echo(line)
+    for circuit in said["closed"]:
+        done = "would be closed, and its failures forgotten" if dry_run else "closed, and its failures forgotten"
+        click.echo(f"circuit {circuit['name']} ({circuit['state']}): {done}")
     for unit in said["units"]:
         click.echo(_line(unit, said["fleet"]["at"], starting=said["daemon"]))
     return FINE

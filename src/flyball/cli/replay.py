@@ -277,7 +277,10 @@ def _journal(
 
 
 def _panel(settings: Settings, agents: set[str], kind: str, kept: Kept) -> Panel:
-    named = {unit.name: unit_policies(settings, unit) for unit in settings.units}
+    named = {
+        unit.name: definitions.with_labelled(unit_policies(settings, unit), kept.get(unit.name, ()))
+        for unit in settings.units
+    }
     stepping = settings.policies(kind)
     return Panel(settings.policies(), {**dict.fromkeys(agents, stepping), **kept, **named})
 

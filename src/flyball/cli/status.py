@@ -71,9 +71,7 @@ def _print(said: Mapping[str, Any], *, fresh: bool) -> None:
 def _fleet_line(fleet: Mapping[str, Any]) -> str:
     counts = ", ".join(f"{number} {word}" for word, number in fleet["counts"].items())
     breaker = "" if fleet["breaker"] == "closed" else f"; circuit {fleet['breaker']}"
-    others = "".join(
-        f"; circuit of {one['by']} {one['subject']} {one['state']}" for one in fleet["breakers"] if one["by"] != "fleet"
-    )
+    others = "".join(f"; circuit {one['name']} {one['state']}" for one in fleet["breakers"] if one["by"] != "fleet")
     word = coloured(fleet["state"], fleet["state"])
     return f"Fleet {word}: {fleet['running']} of {fleet['units']} units run ({counts}){breaker}{others}"
 

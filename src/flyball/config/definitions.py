@@ -25,6 +25,9 @@ NAME: Final = "definition"
 ENCODED_MAX: Final = 64
 """Sets of policies whose JSON is remembered: most units of a program stand under the same few."""
 
+SCOPES: Final = ("unit", "run", "fleet")
+"""Whose states are not by a label."""
+
 _KINDS: Final = {kind.__name__: kind for kind in ALL}
 _EVENTS: Final = {kind.__name__: kind for kind in (Start, Step, Resume)}
 
@@ -62,15 +65,25 @@ class Definitions:
         self._decoded: dict[bytes, tuple[AnyPolicy, ...]] = {}
 
     def learn(self, governor: Governor, named: Iterable[str]) -> None:
-        """Have the governor judge those units by their definitions. Units that the settings name are not among them."""
-        settled = set(named)
+        """Have the governor judge those units by their definitions. Of units that the settings name, those have the
+        last word."""
+        settled, panel = set(named), governor.panel
         for key, data in governor.store.states(NAME).items():
-            if key.subject in settled or self._known.get(key.subject) == data:
+            unit = key.subject
+            if self._known.get(unit) == data:
                 continue
-            self._known[key.subject] = data
+            self._known[unit] = data
             if data not in self._decoded:
                 self._decoded[data] = decode(data)
-            governor.panel.put(key.subject, self._decoded[data])
+            own = self._decoded[data]
+            panel.put(unit, with_labelled(panel.policies_of(unit), own) if unit in settled else own)
+
+
+def with_labelled(policies: Sequence[AnyPolicy], own: Sequence[AnyPolicy]) -> tuple[AnyPolicy, ...]:
+    """What the settings say of a unit, and what the unit's own program put on its calls, which is by labels."""
+    said = {(policy.name, policy.by) for policy in policies}
+    more = [policy for policy in own if policy.by not in SCOPES and (policy.name, policy.by) not in said]
+    return (*policies, *more)
 
 
 def encode(policies: Sequence[AnyPolicy]) -> bytes:

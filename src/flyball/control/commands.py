@@ -108,9 +108,10 @@ _LIST: Final = (
     _command(
         "reset",
         Right.OPERATE,
-        "Forget failures, lift a quarantine.",
+        "Forget failures, lift a quarantine, close a circuit.",
         orders.reset,
         Argument(name="fingerprint", kind=str, help="The first digits of a failure's fingerprint."),
+        Argument(name="breaker", kind=str, help="Close this circuit: provider:x, or fleet."),
         _ALL,
         Argument(name="dry_run", kind=bool, help="Only say what would be forgotten.", default=False),
     ),

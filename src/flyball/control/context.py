@@ -167,12 +167,16 @@ def unknown_unit(
     unit: str, there: Sequence[str], *, remedy: str = "`flyball status` lists all units.", text: str = "no unit {!r}"
 ) -> CommandError:
     """What to say of a unit that is not known."""
-    near = get_close_matches(unit, there, n=SUGGESTIONS_MAX)
-    if near:
-        hint = f"did you mean {' or '.join(near)}?"
-    elif there:
-        more = f" and {len(there) - LISTED_MAX} more" if len(there) > LISTED_MAX else ""
-        hint = f"there are {', '.join(there[:LISTED_MAX])}{more}"
-    else:
-        hint = "nothing ran here yet"
+    hint = meant(unit, there, nothing="nothing ran here yet")
     return CommandError("unknown_unit", f"{text.format(unit)}; {hint}", remedy=remedy)
+
+
+def meant(given: str, there: Sequence[str], *, nothing: str) -> str:
+    """What somebody may have meant who gave a name that is not known."""
+    near = get_close_matches(given, there, n=SUGGESTIONS_MAX)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    if not there:
+        return nothing
+    more = f" and {len(there) - LISTED_MAX} more" if len(there) > LISTED_MAX else ""
+    return f"there are {', '.join(there[:LISTED_MAX])}{more}"

@@ -9,7 +9,7 @@ import msgspec
 from flyball.control import story
 from flyball.control.context import Args, CommandError, Context, known_unit, known_units
 from flyball.control.post_mortem import post_mortem
-from flyball.control.sessions import fired, kind_of, known_session
+from flyball.control.sessions import checkpoint_of, fired, kind_of, known_session
 from flyball.control.sessions import view as session_view
 from flyball.control.shapes import SessionWord
 from flyball.control.text import entry_data
@@ -65,9 +65,7 @@ def sessions(context: Context, args: Args) -> Any:
 def session(context: Context, args: Args) -> Any:
     look = context.look()
     unit = known_session(look, args["unit"])
-    checkpoint = None
-    if args["checkpoint"] is not None:
-        checkpoint = checkpoints.load(context.governor.store, unit, args["checkpoint"])
+    checkpoint = None if args["checkpoint"] is None else checkpoint_of(look, unit, args["checkpoint"])
     return {
         "session": session_view(look, unit),
         "reasons": look.unit(unit).reasons,
@@ -115,7 +113,7 @@ def why(context: Context, args: Args) -> Any:
                 "policy": policy.name,
                 "by": policy.by,
                 "verb": VERB_NAMES[said.verb],
-                "reasons": reasons_of([opinion], unit),
+                "reasons": reasons_of([opinion], unit, view.labels),
             }
             for opinion in opinions
             for policy, _, said in [opinion]

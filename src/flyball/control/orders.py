@@ -2,11 +2,11 @@
 the audit trail; then the daemon, if there is one, is told to look. Nothing here starts or ends anything itself."""
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Final
 
-from flyball.control.context import LISTED_MAX, SUGGESTIONS_MAX, Args, CommandError, Context, known_units
-from flyball.control.sessions import CALL, kind_of, known_session
+from flyball.control import circuits
+from flyball.control.context import LISTED_MAX, Args, CommandError, Context, known_units, meant
+from flyball.control.sessions import CALL, checkpoint_of, kind_of, known_session
 from flyball.control.sessions import view as session_view
 from flyball.control.shapes import FailureView, SessionWord
 from flyball.control.text import times
@@ -130,8 +130,7 @@ def _choice(look: Look, named: Sequence[str], checkpoint: str | None) -> Rows:
     if session_view(look, unit).status is SessionWord.RUNNING:
         text = f"{unit} is running: it goes on from where it is"
         raise CommandError("running", text, remedy=f"To go back to a checkpoint, first end it: `flyball stop {unit}`.")
-    found = checkpoints.load(look.governor.store, unit, checkpoint)
-    return NO_ROWS if found is None else checkpoints.choose(unit, found.id)
+    return checkpoints.choose(unit, checkpoint_of(look, unit, checkpoint).id)
 
 
 def units_of(context: Context, user: str) -> list[str]:
@@ -143,9 +142,7 @@ def units_of(context: Context, user: str) -> list[str]:
     if units:
         return units
     users = sorted({*owners.values()} - {""})
-    near = get_close_matches(user, users, n=SUGGESTIONS_MAX)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(users[:LISTED_MAX])}"
-    text = f"no unit of the user {user!r}; {hint if users else 'no unit has a user'}"
+    text = f"no unit of the user {user!r}; {meant(user, users, nothing='no unit has a user')}"
     raise CommandError("unknown_user", text, remedy="`flyball sessions` shows whose each session is.")
 
 
@@ -158,13 +155,16 @@ def _waits_for_a_person(policy: str, said: Decision, *, named: bool) -> bool:
 
 
 def reset(context: Context, args: Args) -> Any:
-    """Forget failures: those of one fingerprint, or all. `dry_run` only says which."""
-    if bool(args["fingerprint"]) == args["all"]:
+    """Forget failures: those of one fingerprint, those that a circuit counts, or all. `dry_run` only says which."""
+    if [bool(args["fingerprint"]), bool(args["breaker"]), args["all"]].count(True) != 1:
         raise CommandError(
             "bad_argument",
-            "reset needs a fingerprint, or --all",
-            remedy="`flyball status` and `flyball why UNIT` show fingerprints; the first digits are enough.",
+            "reset needs a fingerprint, or --breaker, or --all; one of them",
+            remedy="`flyball status` shows open circuits, and with `flyball why UNIT` fingerprints; of those the first "
+            "digits are enough.",
         )
+    if args["breaker"]:
+        return _close(context, args["breaker"], dry=args["dry_run"])
     look = context.look()
     failures = {unit: look.failures(unit) for unit in look.units()}
     found = _with_any_failure(look) if args["all"] else _with_fingerprint(failures, args["fingerprint"])
@@ -173,7 +173,7 @@ def reset(context: Context, args: Args) -> Any:
         for unit, kinds in found.items()
     ]
     if args["dry_run"]:
-        return {"cleared": cleared, "dry_run": True, "units": []}
+        return {**_done(context, "reset", [], dry=True), "cleared": cleared, "closed": []}
     note = _note(context, "")
     for unit, kinds in found.items():
         if args["all"]:
@@ -182,7 +182,23 @@ def reset(context: Context, args: Args) -> Any:
         for kind in kinds:
             released = Released(unit=unit, policies=FORGOTTEN, fingerprint=kind.fingerprint, by=context.who, note=note)
             context.governor.submit(released)
-    return {**_done(context, "reset", list(found)), "cleared": cleared}
+    return {**_done(context, "reset", list(found)), "cleared": cleared, "closed": []}
+
+
+def _close(context: Context, name: str, *, dry: bool) -> Any:
+    """Close a circuit: it forgets its failures, and whoever waits for it asks again."""
+    there = {circuit.view.name: circuit for circuit in circuits.known(context.governor, context.look().now)}
+    if name not in there:
+        hint = meant(name, list(there), nothing="no circuit is open, and none counts failures")
+        remedy = "`flyball status` shows the circuits that are open."
+        raise CommandError("unknown_breaker", f"no circuit {name!r}; {hint}", remedy=remedy)
+    circuit = there[name]
+    if not dry:
+        for released in circuit.closing(context.who, _note(context, "")):
+            context.governor.submit(released)
+        if context.poke is not None:
+            context.poke("", "reset")
+    return {**_done(context, "reset", [], dry=dry), "cleared": [], "closed": [circuit.view]}
 
 
 def _with_any_failure(look: Look) -> dict[str, Sequence[FailureView]]:
@@ -271,6 +287,9 @@ def _units(context: Context, units: Sequence[str] | None, name: str) -> list[str
 
 
 def _refuse_both(args: Args) -> None:
+    if args.get("user") == "":
+        # Perhaps a variable that is not set: it must not mean the fleet.
+        raise CommandError("bad_argument", "a user without a name", remedy="Give the name: `--user NAME`.")
     if [bool(args["units"]), args["all"], bool(args.get("user"))].count(True) > 1:
         text = "name units, or a user, or give --all; not both"
         raise CommandError("bad_argument", text, remedy="Leave one of them out.")

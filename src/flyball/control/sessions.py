@@ -27,6 +27,7 @@ from flyball.policies import Budget, Deadline, Limit, Restart, Rounds, Session
 from flyball.policies.session import PERSON
 from flyball.policies.session import State as Known
 from flyball.store import checkpoints
+from flyball.store.checkpoints import Checkpoint
 
 OUT_OF_RESUMES: Final = "max_resume_attempts_exceeded"
 CALL: Final = "call"
@@ -112,6 +113,14 @@ def kept(look: Look, unit: str) -> tuple[CheckpointView, ...]:
         CheckpointView(id=one.id, stage=one.stage, at=seconds(one.at), bytes=one.bytes)
         for one in checkpoints.read_index(look.governor.store, unit)
     )
+
+
+def checkpoint_of(look: Look, unit: str, id: str) -> Checkpoint:  # noqa: A002 - so people call it
+    """The checkpoint of that id. CheckpointError if there is none, or it is damaged."""
+    # Without an id the last good one would be meant; here somebody named one.
+    found = checkpoints.load(look.governor.store, unit, id or "?")
+    assert found is not None  # noqa: S101 - for mypy: a named one is there, or that raises
+    return found
 
 
 def _status(seen: UnitView, known: Known, ended: Exited | None, opinions: Sequence[Opinion]) -> SessionWord:

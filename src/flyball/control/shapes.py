@@ -161,8 +161,10 @@ class UnitView(View, frozen=True, kw_only=True):
 
 
 class BreakerView(View, frozen=True, kw_only=True):
-    """One circuit breaker."""
+    """One circuit: the breakers by one label."""
 
+    name: str
+    """By which it is closed: `provider:x`, or `fleet`."""
     by: str
     subject: str
     state: str

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
+from flyball.control import circuits
 from flyball.control.past import Order, Past, UnitPast
 from flyball.control.shapes import (
-    BreakerView,
     BudgetView,
     ExitView,
     FailureView,
@@ -25,15 +25,14 @@ from flyball.control.shapes import (
     Word,
 )
 from flyball.core import window
-from flyball.core.codec import decode_state
+from flyball.core.codec import readable_state
 from flyball.core.decision import PROCEED, Decision, Verb
 from flyball.core.event import Held, Released, Resume, Start
 from flyball.core.panel import REFUSED
 from flyball.core.policy import AnyPolicy, Gate, Key, S, State
-from flyball.core.time import FOREVER, Instant, later, seconds
+from flyball.core.time import FOREVER, Instant, seconds
 from flyball.governor import VERB_NAMES, Governor
 from flyball.policies import (
-    Breaker,
     Budget,
     Cooldown,
     Exclusive,
@@ -44,7 +43,6 @@ from flyball.policies import (
     Restart,
     Storm,
 )
-from flyball.policies.breaker import State as BreakerState
 from flyball.policies.exclusive import State as Leases
 from flyball.policies.revision import State as RevisionState
 
@@ -88,6 +86,12 @@ KNOWN_BY: Final = frozenset(("budget", "session", "definition", "checkpoints"))
 """Records by which a unit is known that the journal does not know any more, besides what everybody's policies know. Not
 all records are read for that: checkpoints can be large."""
 
+
+FORGET: Final = frozenset(("quarantine", "breaker", "call_breaker"))
+"""Policies that no resume speaks to: an order to one of them is a reset."""
+
+VALUE: Final = "VALUE"
+"""What stands in a remedy for the value of the label that it is about."""
 
 STARTS: Final = ("start", "restart")
 """Orders that take back what a person ordered before; their note ends with their name."""
@@ -167,14 +171,15 @@ class Look:
 
     def fleet(self, units: Sequence[UnitView]) -> FleetView:
         """The fleet, of which these are all the units."""
-        state, breakers = self.fleet_state(), self._breakers()
+        state = self.fleet_state()
+        breakers = [one.view for one in circuits.known(self.governor, self.now) if one.view.state != circuits.CLOSED]
         storms = states_of(Storm, self.governor.opinions(Start()), "fleet")
         return FleetView(
             state=state.state,
             held=state.held,
             reasons=state.reasons,
             at=state.at,
-            breaker=next((breaker.state for breaker in breakers if breaker.by == "fleet"), "closed"),
+            breaker=next((breaker.state for breaker in breakers if breaker.by == circuits.FLEET), circuits.CLOSED),
             breakers=tuple(breakers),
             storm=any(storm.paused for _, storm, _ in storms),
             units=len(units),
@@ -219,7 +224,7 @@ class Look:
     def _state(self, kind: type[S], key: Key) -> S | None:
         """What is stored under a key, if it can be read. Whoever has to act on it says so; here it is only shown."""
         data = self.governor.store.read([key]).records.get(key)
-        return None if data is None else _readable(kind, data)
+        return None if data is None else readable_state(kind, data)
 
     def _live(self, opinions: Sequence[Opinion], past: UnitPast) -> Iterable[LiveView]:
         for _, state, _ in states_of(Exclusive, opinions, "unit"):
@@ -261,27 +266,6 @@ class Look:
         state = self._state(RevisionState, Key("revision", "unit", unit))
         return state.revision if state else ""
 
-    def _breakers(self) -> list[BreakerView]:
-        """Those that are not closed."""
-        policies = {p.by: p for p in self.governor.panel.policies_of("") if isinstance(p, Breaker)}
-        views = []
-        for key, data in self.governor.store.states("breaker").items():
-            policy = policies.get(key.by)
-            state = _readable(BreakerState, data)
-            if policy is None or state is None or state.opened_at is None:
-                continue
-            recovers = later(state.opened_at, policy.recovery)
-            opened = recovers > self.now
-            views.append(
-                BreakerView(
-                    by=key.by,
-                    subject=key.subject,
-                    state="open" if opened else "half-open",
-                    until=seconds(recovers) if opened else None,
-                )
-            )
-        return views
-
 
 def joined(opinions: Iterable[Opinion]) -> Decision:
     """What they all come to."""
@@ -303,7 +287,7 @@ def reasons_of(
             verb=VERB_NAMES[reason.verb],
             code=reason.code,
             text=reason.text,
-            remedy=_remedy(reason.remedy, whose.get(policy.by, "")),
+            remedy=_remedy(reason.remedy, whose.get(policy.by, "")).replace(VALUE, labels.get(policy.by, VALUE)),
             until=_at(decision.until),
         )
         for policy, _, decision in opinions
@@ -359,13 +343,6 @@ def states_of(kind: type[Any], opinions: Iterable[Opinion], by: str) -> Iterable
 
 def _is_its_own(policy: AnyPolicy, state: State) -> bool:
     return type(state) is type(policy.initial())
-
-
-def _readable(kind: type[S], data: bytes) -> S | None:
-    try:
-        return decode_state(kind, data)
-    except msgspec.MsgspecError:
-        return None
 
 
 def _failures(opinions: Sequence[Opinion], now: Instant) -> tuple[FailureView, ...]:
@@ -445,7 +422,7 @@ def _verb_of(order: Held | Released) -> str:
         return {Verb.HOLD: "pause", Verb.STOP: "stop", Verb.FINISH: "finish"}.get(order.verb, "hold")
     if order.fingerprint:
         return f"reset {order.fingerprint[:8]}"
-    if "quarantine" in order.policies:
+    if not FORGET.isdisjoint(order.policies):
         return "reset"
     said = order.note.rpartition(": ")[2]
     return said if said in STARTS else "resume"

@@ -59,3 +59,11 @@ def decode_state(kind: type[S], data: bytes) -> S:
         decoder = _state_decoders[kind] = msgspec.json.Decoder(kind)
     state: S = decoder.decode(data)
     return state
+
+
+def readable_state(kind: type[S], data: bytes) -> S | None:
+    """A policy's state for whoever only shows it; None if the bytes are not one. Who has to act on it says so."""
+    try:
+        return decode_state(kind, data)
+    except msgspec.MsgspecError:
+        return None

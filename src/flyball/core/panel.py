@@ -3,7 +3,7 @@
 One place answers this for the governor, for replay and for every view, so that nothing is looked up under another key.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from flyball.core.event import Event, Exited
@@ -112,6 +112,12 @@ class Panel:
     def policies_of(self, unit: str) -> Sequence[AnyPolicy]:
         """The policies that a unit stands under."""
         return self._units.get(unit, self._default).policies
+
+    def standing(self) -> Iterator[tuple[AnyPolicy, str]]:
+        """Every policy that anybody stands under, with one of the units that do; "": everybody does."""
+        yield from ((policy, "") for policy in self._default.policies)
+        for own, unit in {own: unit for unit, own in sorted(self._units.items(), reverse=True)}.items():
+            yield from ((policy, unit) for policy in own.policies)
 
     def put(self, unit: str, policies: Sequence[AnyPolicy]) -> None:
         """Give a unit a set of its own."""

@@ -81,8 +81,10 @@ class Breaker:
         if state.opened_at is None or state.successes + self._passed(state, now) >= self.successes_min:
             return PROCEED
         what, who = ("steps", "calls") if self.at is Gate.STEP else ("runs", "units")
+        name = self.by if self.by == "fleet" else f"{self.by}:VALUE"
         remedy = (
-            f"Look at what the failing {who} share ({self.by}); it closes by itself when {self.successes_min} succeed."
+            f"Look at what the failing {who} share ({self.by}); it closes by itself when {self.successes_min} succeed. "
+            f"To close it now: `flyball reset --breaker {name}`."
         )
         if not self._half_open(state, now):
             text = f"circuit open: {self.failures_max} failures within {format_span(self.window)}"

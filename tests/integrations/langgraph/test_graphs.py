@@ -2,25 +2,30 @@
 
 import asyncio
 import operator
+import warnings
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.language_models import FakeMessagesListChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
 from langgraph.cache.memory import InMemoryCache
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, MessagesState
+from langgraph.prebuilt import create_react_agent
 from langgraph.runtime import Runtime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import CachePolicy, Command, RetryPolicy, Send
+from langgraph.warnings import LangGraphDeprecatedSinceV10
 from pydantic import BaseModel
 
 from flyball.errors import FlyballError
-from flyball.integrations.langgraph import GuardedGraph, Outcome, StepLimit, guard
+from flyball.integrations.langgraph import GuardedGraph, Outcome, StepLimit, Stopped, guard
 from tests.integrations.langgraph.scene import (
     WAYS,
     Run,
@@ -275,32 +280,57 @@ def test_the_functional_api() -> None:
             guarded(flow, opened, wrap_up="flow")
 
 
-def test_a_prebuilt_agent() -> None:
-    """S1-06: LangGraph's own agent, which is compiled already."""
-    from langchain_core.language_models import FakeMessagesListChatModel
-    from langchain_core.tools import tool
-    from langgraph.prebuilt import ToolNode
+class Scripted(FakeMessagesListChatModel):
+    """A model that says what it is told to, and knows what tools are."""
 
-    @tool
-    def look(place: str) -> str:
-        """Look."""
-        return f"nothing in the {place}"
+    def bind_tools(self, *tools: Any, **options: Any) -> Any:
+        return self
 
-    call = {"name": "look", "args": {"place": "attic"}, "id": "1"}
-    model = FakeMessagesListChatModel(responses=[AIMessage("", tool_calls=[call]), AIMessage("It is not there.")])
-    builder = a_builder(MessagesState)
-    builder.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
-    builder.add_node("tools", ToolNode([look]))
-    builder.add_edge(START, "agent")
-    builder.add_conditional_edges("agent", lambda s: "tools" if s["messages"][-1].tool_calls else END, ["tools", END])
-    builder.add_edge("tools", "agent")
+
+@tool
+def look(place: str) -> str:
+    """Look in a place."""
+    return f"nothing in the {place}"
+
+
+def looking(*places: str) -> list[BaseMessage]:
+    """What a model says that looks in these places, one after the other."""
+    calls = [
+        {"name": "look", "args": {"place": place}, "id": str(n), "type": "tool_call"} for n, place in enumerate(places)
+    ]
+    return [AIMessage("", tool_calls=[call]) for call in calls]
+
+
+def an_agent(*says_: BaseMessage) -> Any:
+    """LangGraph's own agent, compiled."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LangGraphDeprecatedSinceV10)
+        return create_react_agent(Scripted(responses=list(says_)), [look])
+
+
+@pytest.mark.parametrize("soon", [False, True], ids=["thread", "coroutine"])
+def test_a_prebuilt_agent(soon: bool) -> None:
+    """S1-06: LangGraph's own agent: its nodes are steps, its calls of tools and models are parts of them."""
+    asked = {"messages": [HumanMessage("where?")]}
     with a_guard() as opened:
-        values = guarded(builder.compile(), opened).invoke({"messages": [HumanMessage("where?")]})
+        graph = guarded(an_agent(*looking("attic"), AIMessage("It is not there.")), opened)
+        values = asyncio.run(graph.ainvoke(asked)) if soon else graph.invoke(asked)
         assert [type(message).__name__ for message in values["messages"]][-2:] == ["ToolMessage", "AIMessage"]
         unit = only_unit(opened)
         assert steps(opened, unit) == 3
         parts = [work.pattern for event in reports(opened, unit) if event.part for work in event.done]
         assert parts == ["model", "look", "model"]
+
+
+def test_an_agent_that_goes_in_circles() -> None:
+    """S1-02: an agent that looks in the same place for ever is stopped for that, before its steps are used up."""
+    with a_guard() as opened:
+        graph = guarded(an_agent(*looking(*["attic"] * 50)), opened)
+        with pytest.raises(Stopped) as raised:
+            graph.invoke({"messages": [HumanMessage("where?")]})
+        assert raised.value.code == "going_in_circles"
+        assert graph.last is not None
+        assert (graph.last.layer, graph.last.status) == (None, "stopped")
 
 
 def test_callbacks_of_the_caller_are_heard_too() -> None:

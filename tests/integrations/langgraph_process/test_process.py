@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import operator
 import os
@@ -9,7 +10,6 @@ import pickle
 import signal
 import sqlite3
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -30,9 +30,12 @@ from langgraph.types import CachePolicy, Command, interrupt
 
 from flyball.core.decision import Verb
 from flyball.core.event import Cause, Held
+from flyball.core.time import HOUR
 from flyball.guard import Guard
 from flyball.integrations.langgraph import CannotCross, GraphDied, Stopped, TimedOut, guard, process
+from flyball.runtimes.agent import block
 from flyball.runtimes.refusal import Refused
+from flyball.testing.clock import FakeClock
 from tests.integrations.langgraph.scene import a_guard, exits, of_thread, starts
 from tests.integrations.langgraph_process import graphs
 from tests.integrations.langgraph_process.graphs import Node, Notes, line_of, note
@@ -449,24 +452,65 @@ def test_a_process_that_dies_in_a_coroutine(guarding: Guard) -> None:
 # Time.
 
 
+class Late:
+    """A guard on a clock that the test moves, as soon as a node is reached."""
+
+    def __init__(self, folder: Path, clock: FakeClock, guarding: Guard) -> None:
+        self.guarding, self._clock, self._there = guarding, clock, folder / "there"
+
+    def reached(self, node: Node) -> Node:
+        """The same node; it says that it was reached."""
+
+        def says(state: Notes) -> Any:
+            self._there.touch()
+            return node(state)
+
+        async def says_soon(state: Notes) -> Any:
+            self._there.touch()
+            return await node(state)
+
+        return says_soon if inspect.iscoroutinefunction(node) else says
+
+    @contextlib.contextmanager
+    def passes(self) -> Iterator[None]:
+        """Two hours pass when it is."""
+
+        def move() -> None:
+            wait_for(self._there.exists)
+            self._clock.move(2 * HOUR)
+
+        mover = threading.Thread(target=move)
+        mover.start()
+        yield
+        mover.join()
+
+
+@pytest.fixture
+def late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Late]:
+    monkeypatch.setattr(block, "LOOKS_APART", 0.05)
+    monkeypatch.setattr(process, "GRACE", 1.5)
+    clock = FakeClock()
+    with a_guard(clock) as guarding:
+        yield Late(tmp_path, clock, guarding)
+
+
 @pytest.mark.parametrize("node", graphs.SYNC_HANGS, ids=lambda node: node.__name__)
-def test_a_node_that_hangs(guarding: Guard, node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_that_hangs(late: Late, node: Node, caplog: pytest.LogCaptureFixture) -> None:
     """Whatever a node does instead of ending, its time-out is one: the run is ended, the last checkpoint is kept, and
     it is said where it hung (S1-21, S1-23, S1-24, S1-25, S1-42, S1-50)."""
     guarded = guard(
-        line_of(("first", note("first")), ("hangs", node)),
-        guard=guarding,
+        line_of(("first", note("first")), ("hangs", late.reached(node))),
+        guard=late.guarding,
         name="hangs",
-        timeout=0.5,
         checkpointer=InMemorySaver(),
     )
-    with caplog.at_level(logging.ERROR), pytest.raises(TimedOut) as caught:
+    with late.passes(), caplog.at_level(logging.ERROR), pytest.raises(TimedOut) as caught:
         guarded.invoke({"notes": []}, of_thread("one"), durability="sync")
     assert isinstance(caught.value, TimeoutError)
     assert node.__name__ in caplog.text
     assert guarded.last is not None
     assert (guarded.last.status, guarded.last.layer) == ("timed_out", 4)
-    (left,) = exits(guarding, "hangs@one")
+    (left,) = exits(late.guarding, "hangs@one")
     assert (left.cause, left.policy, left.progress) == (Cause.TIMEOUT, "deadline", True)
     assert node.__name__ in left.detail
     state = guarded.get_state(of_thread("one"))
@@ -474,39 +518,46 @@ def test_a_node_that_hangs(guarding: Guard, node: Node, caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("node", graphs.ASYNC_HANGS, ids=lambda node: node.__name__)
-def test_a_coroutine_that_hangs(guarding: Guard, node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_coroutine_that_hangs(late: Late, node: Node, caplog: pytest.LogCaptureFixture) -> None:
     """The same for coroutines, also one that swallows its cancellation, or blocks its loop."""
 
     async def live() -> None:
         guarded = guard(
-            line_of(("first", note("first")), ("hangs", node)),
-            guard=guarding,
+            line_of(("first", note("first")), ("hangs", late.reached(node))),
+            guard=late.guarding,
             name="hangs",
-            timeout=0.5,
             checkpointer=InMemorySaver(),
         )
-        with caplog.at_level(logging.ERROR), pytest.raises(TimedOut):
+        with late.passes(), caplog.at_level(logging.ERROR), pytest.raises(TimedOut):
             await guarded.ainvoke({"notes": []}, of_thread("one"), durability="sync")
         assert node.__name__ in caplog.text
-        (left,) = exits(guarding, "hangs@one")
+        (left,) = exits(late.guarding, "hangs@one")
         assert (left.cause, left.policy) == (Cause.TIMEOUT, "deadline")
         assert (await guarded.aget_state(of_thread("one"))).next == ("hangs",)
 
     asyncio.run(live())
 
 
-def test_what_a_node_started_is_gone(guarding: Guard, tmp_path: Path) -> None:
+def test_what_a_node_started_is_gone(late: Late, tmp_path: Path) -> None:
     """Processes that a node started are ended with it, also one that left its session."""
-    guarded = guard(line_of(("starts", graphs.starts_processes(tmp_path))), guard=guarding, timeout=2)
-    with pytest.raises(TimedOut):
-        guarded.invoke({"notes": []})
-    started = [int(path.name) for path in tmp_path.iterdir()]
+    (tmp_path / "started").mkdir()
+    starts_two = graphs.starts_processes(tmp_path / "started")
+
+    def hangs(state: Notes) -> Notes:
+        threading.Thread(target=starts_two, args=(state,)).start()
+        wait_for(lambda: len(list((tmp_path / "started").iterdir())) == 2)
+        return dict(late.reached(graphs.sleeps)(state))  # type: ignore[return-value]  # it does not return
+
+    with late.passes(), pytest.raises(TimedOut):
+        guard(line_of(("hangs", hangs)), guard=late.guarding).invoke({"notes": []})
+    started = [int(path.name) for path in (tmp_path / "started").iterdir()]
     assert len(started) == 2
     assert not [pid for pid in started if is_alive(pid)]
 
 
-def test_a_coroutine_closes_what_it_opened(guarding: Guard, tmp_path: Path) -> None:
+def test_a_coroutine_closes_what_it_opened(late: Late, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A coroutine that is told to end is cancelled, and has time to clean up."""
+    monkeypatch.setattr(process, "GRACE", 30)
 
     async def holds(state: Notes) -> Notes:
         try:
@@ -515,39 +566,39 @@ def test_a_coroutine_closes_what_it_opened(guarding: Guard, tmp_path: Path) -> N
             (tmp_path / "closed").touch()
         return {}
 
-    guarded = guard(line_of(("holds", holds)), guard=guarding, timeout=0.3)
-    with pytest.raises(TimedOut):
-        asyncio.run(guarded.ainvoke({"notes": []}))
+    with late.passes(), pytest.raises(TimedOut):
+        asyncio.run(guard(line_of(("holds", late.reached(holds))), guard=late.guarding).ainvoke({"notes": []}))
     assert (tmp_path / "closed").exists()
 
 
 def test_in_time(guarding: Guard) -> None:
     """What is done in time is not touched."""
-    result = guard(graphs.counting(), guard=guarding, timeout=60).invoke(ENOUGH)
+    result = guard(graphs.counting(), guard=guarding).invoke(ENOUGH)
     assert (result["notes"], result.status, result.layer) == (WRITTEN, "completed", None)
 
 
-def test_after_a_timeout_it_can_be_resumed(guarding: Guard, tmp_path: Path) -> None:
+def test_after_a_timeout_it_can_be_resumed(late: Late, tmp_path: Path) -> None:
     """After a time-out the partial result can be seen, and the work goes on later (S1-63)."""
 
     def slow_once(state: Notes) -> Notes:
         if not (tmp_path / "was slow").exists():
             (tmp_path / "was slow").touch()
-            time.sleep(graphs.FOR_EVER)
+            late.reached(graphs.sleeps)(state)
         return {"notes": ["second"]}
 
     guarded = guard(
         line_of(("first", note("first")), ("second", slow_once)),
-        guard=guarding,
+        guard=late.guarding,
         name="slow",
-        timeout=0.5,
         checkpointer=InMemorySaver(),
     )
-    with pytest.raises(TimedOut):
-        guarded.invoke({"notes": []}, of_thread("one"))
+    with late.passes(), pytest.raises(TimedOut):
+        guarded.invoke({"notes": []}, of_thread("one"), durability="sync")
     assert guarded.get_state(of_thread("one")).values["notes"] == ["first"]
+    with late.passes():  # and with it the cooldown
+        pass
     assert guarded.invoke(None, of_thread("one"))["notes"] == ["first", "second"]
-    assert starts(guarding, "slow@one") == ["Start", "Resume"]
+    assert starts(late.guarding, "slow@one") == ["Start", "Resume"]
 
 
 # Whoever reads goes away.

@@ -47,7 +47,9 @@ from flyball.runtimes.agent.block import Listener, Opening, WatchedBlock
 from flyball.runtimes.agent.context import Context
 from flyball.runtimes.current import CURRENT
 from flyball.runtimes.driver import Ending
+from flyball.runtimes.forked import clear as clear_forked
 from flyball.runtimes.refusal import Refused
+from flyball.runtimes.session.block import HEARS_EVERY
 from flyball.runtimes.session.opening import known, opening
 
 try:
@@ -121,6 +123,9 @@ class GraphBlock(WatchedBlock):
     def _leave(self) -> None:
         self._closed.set()
 
+    def _apart(self, until: Instant) -> float:
+        return min(HEARS_EVERY, super()._apart(until))
+
     def _ending(self, error: BaseException | None) -> Ending:
         report, name = self.reported(), self._unit.name
         status, reason = status_of(report, error), report.verdict.primary
@@ -170,6 +175,7 @@ class _Call:
         """The run, as a block."""
         graph, governor = self.graph, self.graph.guard.governor
         listener = graph.define(self.unit, once=not self.is_thread)
+        clear_forked(governor, self.unit.name)  # what a program left that was killed, before its run counts as lost
         if self._is_a_persons_word():
             state = known(governor, self.unit.name)
             if state.pause == PERSON and not state.let_go:
