@@ -11,21 +11,20 @@ from typing import Final, NamedTuple
 
 from flyball.config.plan import Plan
 from flyball.config.units import Strategy, Unit
+from flyball.control.news import News
 from flyball.control.text import describe, one_line
-from flyball.core.codec import decode_state
 from flyball.core.decision import Decision
-from flyball.core.event import Beat, Cause, Event, Exited, Revise, Start
-from flyball.core.policy import Key
+from flyball.core.event import Beat, Cause, Event, Exited
 from flyball.errors import FlyballError
 from flyball.governor import Governor
-from flyball.policies.revision import State as Revisions
 from flyball.runtimes import kept
+from flyball.runtimes.before import RESTARTS, REVISIONS, is_again, restarts_key, revised
 from flyball.runtimes.bridge import bring, submit
 from flyball.runtimes.flag import Flag
 from flyball.runtimes.guardian import Guard
 from flyball.runtimes.holder import is_gone, me
 from flyball.runtimes.kept import Record
-from flyball.runtimes.post import Pace, Post, is_again, restarts_key
+from flyball.runtimes.post import Pace, Post
 from flyball.runtimes.process import ProcessHands, kernel, strays
 from flyball.runtimes.session.turns import Turns
 from flyball.runtimes.watched import WatchedHands
@@ -63,7 +62,7 @@ class Fleet:
         self._ups: dict[str, asyncio.Event] = {}
         self._leaders: dict[str, str] = {}
         """Of groups that are being restarted: the one that failed, and that the others wait for."""
-        self._said: dict[str, tuple[str, ...]] = {}
+        self._news = News()
         self._troubled: set[str] = set()
         self.trouble = ""
         """Why what happens cannot be written down; nothing if it can be."""
@@ -86,13 +85,13 @@ class Fleet:
         if not decision.proceeds:
             log.warning("nothing is started: %s", "; ".join(reason.text for reason in decision.reasons))
         changed = await self._revise(self.plan.units)
-        restarts = await asyncio.to_thread(self.governor.store.states, "restart")
+        restarts = await asyncio.to_thread(self.governor.store.states, RESTARTS)
         for place, (name, post) in enumerate(list(self.posts.items()), 1):
             if self.posts.get(name) is not post:  # other settings came meanwhile
                 continue
             if name in changed and post.is_adopting:
                 post.begin_again()
-            post.again = is_again(restarts.get(restarts_key(name)))
+            post.again = is_again(restarts.get(restarts_key(name)), after_done=True)
             self._start(name)
             if place % STARTED_TOGETHER == 0:
                 await self._asked()
@@ -149,20 +148,13 @@ class Fleet:
 
     async def _revise(self, units: Iterable[Unit]) -> set[str]:
         """Tell the governor of definitions that changed: that may clear failures. The units that did."""
-        known = await asyncio.to_thread(self.governor.store.states, "revision")
-        asked: list[Revise] = []
-        changed = set()
-        for unit in units:
-            data = known.get(Key("revision", "unit", unit.name))
-            if data is not None and decode_state(Revisions, data).revision == unit.revision:
-                continue
-            if data is not None:
-                changed.add(unit.name)
-            asked.append(Revise(unit=unit.name, labels=unit.labels, revision=unit.revision))
-        for revise, decision in zip(asked, await self._submit(asked), strict=True):
-            if revise.unit in changed:
+        known = await asyncio.to_thread(self.governor.store.states, REVISIONS)
+        asked = revised(((unit, unit.revision) for unit in units), known)
+        answers = await self._submit([revise for revise, _ in asked])
+        for (revise, changed), decision in zip(asked, answers, strict=True):
+            if changed:
                 self._say(revise.unit, revise, decision)
-        return changed
+        return {revise.unit for revise, changed in asked if changed}
 
     def _put(self, unit: Unit) -> Post:
         self.governor.panel.put(unit.name, self.plan.own[unit.name])
@@ -297,13 +289,9 @@ class Fleet:
                 self.posts[mate].begin_again(after=(name,))
 
     def _say(self, name: str, event: Event, decision: Decision) -> None:
-        """One line, unless it says nothing new: that it is alive, or the same refusal once more."""
-        codes = decision.codes
-        silent = isinstance(event, Beat) and decision.proceeds
-        same = isinstance(event, Start) and not decision.proceeds and self._said.get(name) == codes
-        if not silent and not same:
+        """One line, if it is news."""
+        if self._news.hear(name, event, decision):
             log.info("%s %s", name, one_line(describe(event, decision, time.time_ns() // 1000)))
-        self._said[name] = codes
 
 
 def pids(posts: Mapping[str, Post]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import ClassVar, Final, Protocol
 
 import msgspec
 
-from flyball.core.codec import decode_body, decode_state, encode, encode_body
+from flyball.core.codec import decode_body, decode_state, encode, encode_body, readable_state
 from flyball.core.decision import PROCEED, Decision, Verb
 from flyball.core.event import Answered, Beat, Booted, Cause, Event, Exited, Stepped
 from flyball.core.failure import FINGERPRINT_VERSION, fingerprint
@@ -159,15 +159,20 @@ class Governor:
         self.store.transact_soon(asked.docket.keys, ask, sync=asked.sync).add_done_callback(committed)
         return answer
 
-    def submit_if(self, fact: Event, still: Callable[[Snapshot], bool]) -> bool:
-        """Report a fact if it is still one: `still` sees the records that it concerns, inside the transaction. Whether
-        it was reported."""
+    def submit_if(self, fact: Event, still: Callable[[Snapshot], bool]) -> Decision | None:
+        """Report a fact if it is still one: `still` sees the records that it concerns, inside the transaction. The
+        answer; None if it was not reported."""
         case = _Case(self, fact)
 
         def draft(snapshot: Snapshot) -> Draft | None:
             return case.draft(snapshot) if still(snapshot) else None
 
-        return self.store.transact(case.docket.keys, draft, sync=True) is not None
+        return case.decision if self.store.transact(case.docket.keys, draft, sync=True) is not None else None
+
+    def submit_living(self, fact: Event) -> Decision | None:
+        """Report a fact of a run if that run lives: how one ended that was given up as lost is on record already. The
+        answer; None if it was not reported."""
+        return self.submit_if(fact, lambda snapshot: _lives(fact, snapshot))
 
     def look(self, event: Event) -> Decision:
         """What `submit` would answer now. Leaves no trace."""
@@ -207,7 +212,8 @@ class Governor:
         return self.submit(Booted(holder=holder, units=units, skew=skew))
 
     def live_runs(self, unit: str | None = None) -> list[tuple[str, str, Live]]:
-        """The runs (of that unit) that were granted and have not exited, as unit, run and lease."""
+        """The runs (of that unit) that were granted and have not exited, as unit, run and lease. Of leases that cannot
+        be read nothing is said: that unit is refused its next start, with the reason, and the others go on."""
         if unit is None:
             records = self.store.states(Exclusive.NAME)
         else:
@@ -215,7 +221,8 @@ class Governor:
         return [
             (key.subject, run, live)
             for key, data in records.items()
-            for run, live in decode_state(Leases, data).runs.items()
+            if (leases := readable_state(Leases, data)) is not None
+            for run, live in leases.runs.items()
         ]
 
     def reap(self, gone: Callable[[str], bool] | None = None, *, unit: str | None = None) -> int:
@@ -224,7 +231,6 @@ class Governor:
 
     def _report_lost(self, unit: str, run: str, live: Live, gone: Callable[[str], bool] | None) -> bool:
         """Report one run as lost, unless it turns out, inside the transaction, that it exited or renewed its lease."""
-        key = Key(Exclusive.NAME, "unit", unit)
         holder = live.holder or "an unnamed process"
         exited = Exited(
             unit=unit,
@@ -238,13 +244,12 @@ class Governor:
         )
 
         def lost(snapshot: Snapshot) -> bool:
-            data = snapshot.records.get(key)
-            found = decode_state(Leases, data).runs.get(run) if data is not None else None
+            found = _leases(snapshot, unit).runs.get(run)
             if found is None:
                 return False
             return found.until <= max(self.clock.now(), snapshot.at) or (gone is not None and gone(found.holder))
 
-        return self.submit_if(exited, lost)
+        return self.submit_if(exited, lost) is not None
 
     def states_in(self, docket: Docket, snapshot: Snapshot) -> Sequence[State | None]:
         """The states of a docket's policies; None where one rests. Decoded once for as long as the store hands out the
@@ -322,7 +327,7 @@ class _Case:
             else:
                 changes[key] = data = encode(state)
                 self.governor.remember(key, data, state)
-        if self.rows and (docket.refused is None or decision.proceeds):
+        if self.rows and self._keeps_rows(snapshot):
             changes.update(self.rows)
         if docket.refused is not None:
             before = snapshot.records.get(docket.refused)
@@ -337,3 +342,21 @@ class _Case:
             return None
         body = encode_body(outcome.event, decision, tuple(outcome.faults))
         return Draft(now, changes, Line(self.event.unit, docket.kind, VERB_NAMES[decision.verb], body))
+
+    def _keeps_rows(self, snapshot: Snapshot) -> bool:
+        """With a request that is granted; and with a fact, unless its run was given up as lost: what that wants kept
+        would take the place of what another run has kept since."""
+        if self.docket.refused is not None:
+            return self.decision.proceeds
+        judged = Key(Exclusive.NAME, "unit", self.event.unit) in self.docket.places
+        return not (self.event.run and judged) or _lives(self.event, snapshot)
+
+
+def _lives(event: Event, snapshot: Snapshot) -> bool:
+    """Whether the run that the event is of was granted and has not exited."""
+    return event.run in _leases(snapshot, event.unit).runs
+
+
+def _leases(snapshot: Snapshot, unit: str) -> Leases:
+    data = snapshot.records.get(Key(Exclusive.NAME, "unit", unit))
+    return Leases() if data is None else readable_state(Leases, data) or Leases()

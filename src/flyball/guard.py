@@ -25,6 +25,7 @@ from flyball.config.build import budget_name, get_tier_limit, unit_policies
 from flyball.config.money import micro
 from flyball.config.units import Unit
 from flyball.control import sessions
+from flyball.control.news import News
 from flyball.control.past import Past
 from flyball.control.shapes import SessionView
 from flyball.control.text import describe, one_line
@@ -32,7 +33,7 @@ from flyball.control.views import Look
 from flyball.core.amounts import MONEY, amount_text
 from flyball.core.codec import decode_body
 from flyball.core.decision import Decision
-from flyball.core.event import AnyEvent, Beat, Event, Exited, Start
+from flyball.core.event import AnyEvent, Event, Exited, Start
 from flyball.core.policy import AnyPolicy
 from flyball.core.time import span
 from flyball.errors import FlyballError
@@ -42,7 +43,7 @@ from flyball.runtimes.agent.block import WatchedBlock
 from flyball.runtimes.agent.ending import Causes
 from flyball.runtimes.agent.inline import Function, InlineHands
 from flyball.runtimes.agent.iteration import repeated
-from flyball.runtimes.agent.options import GRACE, agent_unit, check_function, check_seconds
+from flyball.runtimes.agent.options import GRACE, agent_unit, check_function, check_seconds, labels_of
 from flyball.runtimes.agent.process import WorkerHands
 from flyball.runtimes.agent.supervisor import Begins, Supervisor
 from flyball.runtimes.agent.wire import Task, packed, refuse_while_loading
@@ -122,7 +123,7 @@ class Guard:
         self._past = Past()
         self._added: list[AnyPolicy] = []
         self._supervisor: Supervisor | None = None
-        self._said: dict[str, tuple[str, ...]] = {}
+        self._news = News()
         self._put(Unit(name=name, command=()))
         self.call: Final = Calls(governor, name, settings, self.put_policy)
         """`@guard.call("fetch", retry=…, breaker="provider:x", budget=…)`: a guarded call, as decorator or block."""
@@ -355,7 +356,11 @@ class Guard:
         self._sessions.pop(name, None)
         self._sessions[name] = session  # as the newest
         if len(self._sessions) > SESSIONS_MAX:
-            self.governor.panel.drop(self._sessions.popitem(last=False)[0])
+            oldest, other = self._sessions.popitem(last=False)
+            if self.governor.live_runs(oldest):  # its limits are needed
+                self._sessions[oldest] = other
+            else:
+                self.governor.panel.drop(oldest)
         return session
 
     def resume(self, name: str, checkpoint: str | None = None) -> bool:
@@ -398,7 +403,7 @@ class Guard:
     ) -> Reservation:
         """Reserve the worst case of what is about to be spent: `with guard.reserve("0.05") as money:`, and inside it
         `money.settle("0.013")`. Inside an agent it is the agent's money. OutOfBudget if there is not enough."""
-        return self._purse.reserve(worst_case, labels=_labels(user, tree), pattern=pattern, last=last, wait=wait)
+        return self._purse.reserve(worst_case, labels=labels_of(user, tree), pattern=pattern, last=last, wait=wait)
 
     def reserve_soon(
         self,
@@ -411,7 +416,7 @@ class Guard:
         wait: float = 0,
     ) -> Soon:
         """`reserve`, for coroutines: `async with` it."""
-        return self._purse.reserve_soon(worst_case, labels=_labels(user, tree), pattern=pattern, last=last, wait=wait)
+        return self._purse.reserve_soon(worst_case, labels=labels_of(user, tree), pattern=pattern, last=last, wait=wait)
 
     # Policies.
 
@@ -454,13 +459,17 @@ class Guard:
         self._works[unit.name] = None
         self._works.move_to_end(unit.name)
         if len(self._works) > SESSIONS_MAX:
-            self.governor.panel.drop(self._works.popitem(last=False)[0])
+            oldest, _ = self._works.popitem(last=False)
+            if self.governor.live_runs(oldest):  # its limits are needed
+                self._works[oldest] = None
+            else:
+                self.governor.panel.drop(oldest)
         return self._work_said
 
     def _work_said(self, name: str, event: Event, decision: Decision) -> None:
         self._say(name, event, decision)
         if isinstance(event, Exited):
-            self._said.pop(name, None)
+            self._news.forget(name)
             self._retention.ended()
 
     # What is said.
@@ -476,13 +485,9 @@ class Guard:
         return [body.event for body in bodies if not body.event.asks or body.decision.proceeds]
 
     def _say(self, name: str, event: Event, decision: Decision) -> None:
-        """One line, unless it says nothing new: that it is alive, or the same refusal once more."""
-        codes = decision.codes
-        silent = isinstance(event, Beat) and decision.proceeds and not event.stuck
-        same = isinstance(event, Start) and not decision.proceeds and self._said.get(name) == codes
-        if not silent and not same:
+        """One line, if it is news."""
+        if self._news.hear(name, event, decision):
             log.info("%s %s", name, one_line(describe(event, decision, time.time_ns() // 1000)))
-        self._said[name] = codes
 
 
 @contextmanager
@@ -507,10 +512,6 @@ def _signals(end: Callable[[], object]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _labels(user: str, tree: str) -> dict[str, str]:
-    return {label: value for label, value in (("user", user), ("tree", tree)) if value}
 
 
 def _revision(unit: Unit, function: Callable[..., Any]) -> str:

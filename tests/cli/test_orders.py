@@ -157,7 +157,7 @@ def test_reset_of_what_is_not_clear(fleet: Scene, capsys: pytest.CaptureFixture[
     assert main(["reset", "zz"]) == 2
     assert "no failure has a fingerprint that begins with 'zz'" in capsys.readouterr().err
     assert main(["reset"]) == 2
-    assert "a fingerprint, or --all" in capsys.readouterr().err
+    assert "a fingerprint, or --breaker, or --all" in capsys.readouterr().err
     assert main(["reset", "abcd", "--all"]) == 2
     assert fleet.governor.store.read(()).seq == before
 

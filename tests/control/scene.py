@@ -82,8 +82,8 @@ class Scene:
 
     def context(self, **more: Any) -> Context:
         """A person who asks."""
-        given = {"who": "ann", "channel": "test", **more}
-        return Context(governor=self.governor, settings=self.settings, **given)
+        given: dict[str, Any] = {"settings": self.settings, "who": "ann", "channel": "test", **more}
+        return Context(governor=self.governor, **given)
 
 
 def scene_in(folder: Path) -> Scene:

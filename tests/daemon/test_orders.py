@@ -192,3 +192,20 @@ def test_groups(strategy: str, site: Site) -> None:
     assert status["two"]["last_exit"]["cause"] == "error"
     for name in changed - {"two"}:
         assert status[name]["last_exit"]["cause"] == "stopped"
+
+
+def test_close_a_circuit(site: Site) -> None:
+    """A unit that waits for an open circuit, of its provider and of the fleet, is started as soon as somebody closes
+    both."""
+    del site.env["FLYBALL_CIRCUIT_BREAKER__FAILURE_THRESHOLD"]
+    fails_once = ["sh", "-c", "test -e failed && exec sleep 1000; touch failed; exit 1"]
+    unit = {"command": fails_once, "cwd": str(site.folder), "labels": {"provider": "x"}}
+    breaker = {"failure_threshold": 1, "min_units": 1, "recovery_timeout_seconds": 3600, "labels": ["provider"]}
+    site.write({"a": unit}, circuit_breaker=breaker)
+    site.flyball("up", "-d")
+    until(lambda: site.status()["a"]["reasons"] and "circuit_open" in str(site.status()["a"]), "an open circuit")
+    assert {one["name"] for one in site.ask("status")["fleet"]["breakers"]} == {"fleet", "provider:x"}
+    assert "circuit provider:x (open): closed" in site.flyball("reset", "--breaker", "provider:x").stdout
+    assert site.running() == {}
+    site.flyball("reset", "--breaker", "fleet")
+    site.all_up("a")

@@ -1,6 +1,7 @@
 """Amounts as programs give them: what is wrong with one is said so that it can be found and put right."""
 
 import pickle
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ def test_where_it_was_given(tmp_path: Path) -> None:
 
         def work(_: Any) -> None: ...
 
-        places = {
+        places: dict[str, tuple[Callable[[], object], ...]] = {
             "budget is 'five'": (
                 lambda: guard.agent("a", budget="five"),
                 lambda: guard.watch("a", budget="five"),
@@ -99,9 +100,9 @@ def test_where_it_was_given(tmp_path: Path) -> None:
             "call 'fetch': budget is 'five'": (lambda: guard.call("fetch", budget="five", cost=1),),
             "call 'fetch': cost is 'five'": (
                 lambda: guard.call("fetch", cost="five"),
-                lambda: guard.call("fetch", cost=lambda: "five")(lambda: None)(),
+                guard.call("fetch", cost=lambda: "five")(lambda: None),
             ),
-            "call 'fetch': used is 'five'": (lambda: guard.call("fetch", used=lambda _: "five")(lambda: None)(),),
+            "call 'fetch': used is 'five'": (guard.call("fetch", used=lambda _: "five")(lambda: None),),
             "the worst case is 'five'": (lambda: guard.reserve("five"), lambda: guard.reserve_soon("five")),
         }
         for text, gives in places.items():

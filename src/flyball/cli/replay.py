@@ -212,7 +212,9 @@ def _own_journal(settings: Named, since: Instant | None, kind: str, *, named: bo
         return None
     with closing(app.open_store(settings[0][1], os.environ)) as store:
         base, last = store.base(), store.read(()).seq
-        defined = {key.subject: definitions.decode(data) for key, data in store.states(definitions.NAME).items()}
+        defined = {
+            key.subject: definitions.read(key.subject, data) for key, data in store.states(definitions.NAME).items()
+        }
         # As their programs keep them, where it is not said which settings are meant: so the command line judges, too.
         kept = [_under(own, kind, defined) if place or named else defined for place, (_, own) in enumerate(settings)]
 

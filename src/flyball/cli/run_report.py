@@ -20,9 +20,10 @@ from typing import Any, Final
 
 import msgspec
 
+from flyball.control.news import News
 from flyball.control.text import describe, one_line
 from flyball.core.decision import Decision, Verb
-from flyball.core.event import Beat, Cause, Event, Exited, Start
+from flyball.core.event import Cause, Event, Exited
 from flyball.core.time import FOREVER, SECOND
 from flyball.governor import VERB_NAMES
 from flyball.runtimes.foreground import Outcome
@@ -53,21 +54,18 @@ class Report:
         self._sink = sink
         self._terminal = terminal
         self._as_json = as_json
-        self._said: tuple[str, ...] = ()
+        self._news = News()
 
     def told(self, event: Event, decision: Decision) -> None:
-        """One line, unless it says nothing new: that it is alive, or the same refusal once more."""
+        """One line, if it is news."""
         now = time.time_ns() // 1000
-        codes = decision.codes
+        news = self._news.hear(self._unit, event, decision)
         if isinstance(event, Exited) and event.cause.failed and event.code is None and event.signal is None:
             self.noted(event.detail.removeprefix(f"unit {self._unit} "))  # it never lived: nothing else says why
         if self._as_json:
             self._write_json(event, decision, now)
-        elif not (isinstance(event, Beat) and decision.proceeds) and not (
-            isinstance(event, Start) and not decision.proceeds and codes == self._said
-        ):
+        elif news:
             self.noted(describe(event, decision, now))
-        self._said = codes
 
     def noted(self, text: str) -> None:
         """A line about the unit."""

@@ -7,6 +7,7 @@ that are not flyball's own cannot be kept, and are left out.
 
 import dataclasses
 import enum
+import logging
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -19,6 +20,8 @@ from flyball.governor import Governor
 from flyball.policies import ALL
 from flyball.store import Draft, Drafter, Snapshot
 
+log = logging.getLogger(__name__)
+
 NAME: Final = "definition"
 """The name of such a record, where policies have theirs."""
 
@@ -27,6 +30,9 @@ ENCODED_MAX: Final = 64
 
 SCOPES: Final = ("unit", "run", "fleet")
 """Whose states are not by a label."""
+
+DAMAGED: Final = (msgspec.MsgspecError, TypeError, ValueError, LookupError)
+"""What becomes of bytes that are no definition."""
 
 _KINDS: Final = {kind.__name__: kind for kind in ALL}
 _EVENTS: Final = {kind.__name__: kind for kind in (Start, Step, Resume)}
@@ -74,9 +80,10 @@ class Definitions:
                 continue
             self._known[unit] = data
             if data not in self._decoded:
-                self._decoded[data] = decode(data)
+                self._decoded[data] = read(unit, data)
             own = self._decoded[data]
-            panel.put(unit, with_labelled(panel.policies_of(unit), own) if unit in settled else own)
+            if own:
+                panel.put(unit, with_labelled(panel.policies_of(unit), own) if unit in settled else own)
 
 
 def with_labelled(policies: Sequence[AnyPolicy], own: Sequence[AnyPolicy]) -> tuple[AnyPolicy, ...]:
@@ -103,6 +110,16 @@ def decode(data: bytes) -> tuple[AnyPolicy, ...]:
     return tuple(
         _policy(_KINDS[given["policy"]], given) for given in msgspec.json.decode(data) if given["policy"] in _KINDS
     )
+
+
+def read(unit: str, data: bytes) -> tuple[AnyPolicy, ...]:
+    """The same of what the store has for a unit. What is damaged says nothing, and keeps nobody from looking at the
+    others."""
+    try:
+        return decode(data)
+    except DAMAGED as error:
+        log.warning("the definition of %s cannot be read; it is kept anew when its program runs: %s", unit, error)
+        return ()
 
 
 def _plain(policy: AnyPolicy) -> dict[str, Any]:

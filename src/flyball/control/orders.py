@@ -15,6 +15,7 @@ from flyball.core.decision import Decision, Verb
 from flyball.core.event import Held, Released, Start
 from flyball.governor import NO_ROWS, Rows
 from flyball.policies import Session
+from flyball.policies.restart import ENDED_BY_POLICY
 from flyball.store import checkpoints
 
 NOTE_MAX: Final = 500
@@ -22,8 +23,6 @@ NOTE_MAX: Final = 500
 
 RESUMED: Final = ("manual", "flapping", "restart", "storm", "clock", "resumes", "session")
 """Policies whose holds a person ends by `resume`. A quarantine is about one failure, and ends by `reset`."""
-ENDED_BY_POLICY: Final = "ended_by_policy"
-"""The code of what was stopped because of its money or its circles: it is not held, but waits for a person too."""
 FORGOTTEN: Final = ("cooldown", "quarantine")
 """Policies that count failures by fingerprint."""
 FORGOTTEN_BY_ALL: Final = (*FORGOTTEN, "flapping", "restart")

@@ -144,7 +144,7 @@ def _settle(context: Context, unit: str, held: Held, used: Amounts) -> bool:
             for now in _decoded(snapshot.records.get(key))
         )
 
-    return Governor(Panel(policies), governor.store, governor.clock).submit_if(event, still)
+    return Governor(Panel(policies), governor.store, governor.clock).submit_if(event, still) is not None
 
 
 def _unknown(governor: Governor, unit: str, held: Held) -> Iterator[AnyPolicy]:

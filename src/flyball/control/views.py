@@ -44,6 +44,7 @@ from flyball.policies import (
     Storm,
 )
 from flyball.policies.exclusive import State as Leases
+from flyball.policies.restart import ENDED_BY_POLICY
 from flyball.policies.revision import State as RevisionState
 
 Opinion = tuple[AnyPolicy, State, Decision]
@@ -70,7 +71,7 @@ ENDS: Final = {
     "ended_starved": Word.FAILED,
     "ended_lost": Word.FAILED,
     "ended_stopped": Word.STOPPED,
-    "ended_by_policy": Word.STOPPED,
+    ENDED_BY_POLICY: Word.STOPPED,
     "finishing": Word.STOPPED,
 }
 """What an end without another run is called, by its code. All others: finished."""

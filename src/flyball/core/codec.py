@@ -8,6 +8,7 @@ import msgspec
 from flyball.core.decision import Decision
 from flyball.core.event import AnyEvent, Event
 from flyball.core.policy import S, State
+from flyball.errors import StoreCorrupt
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -23,7 +24,6 @@ _body_decoder: Final = msgspec.json.Decoder(Body)
 _event_decoder: Final = msgspec.json.Decoder[AnyEvent](AnyEvent)
 _state_decoders: Final[dict[type[State], msgspec.json.Decoder[Any]]] = {}
 
-decode_body = _body_decoder.decode
 decode_event = _event_decoder.decode
 
 
@@ -50,6 +50,14 @@ def _readable(value: object) -> object:
 def encode_body(event: Event, decision: Decision, faults: tuple[str, ...] = ()) -> bytes:
     """A journal entry's body."""
     return encode(Body(event, decision, faults))  # type: ignore[arg-type]  # Event is abstract: only the closed set exists
+
+
+def decode_body(data: bytes) -> Body:
+    """A journal entry's body. StoreCorrupt if the bytes are not one."""
+    try:
+        return _body_decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise StoreCorrupt(f"an entry of the journal cannot be read: {error}") from None
 
 
 def decode_state(kind: type[S], data: bytes) -> S:

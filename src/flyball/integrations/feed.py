@@ -131,6 +131,25 @@ class Feed:
         return self._open.pop(key, None)
 
 
+class Adapter:
+    """Reports to the run that it is used in, or to the `context` that it is given.
+
+    Tools in `polling` are meant to be asked again and again. `worst_case` is reserved for each call of a model before
+    it is made; `prices` say what it cost.
+    """
+
+    def __init__(
+        self,
+        context: Context | None = None,
+        *,
+        polling: Collection[str] = (),
+        worst_case: Given | None = None,
+        prices: Prices | None = None,
+    ) -> None:
+        super().__init__()
+        self._feed = Feed(context, polling=polling, worst_case=worst_case, prices=prices)
+
+
 def is_of_call(refused: Refused) -> bool:
     """Whether only this call is refused, and the run may go on with another."""
     return refused.verb is Verb.WAIT

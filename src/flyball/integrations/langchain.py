@@ -9,17 +9,13 @@ it on does not save the run: the next call of the model is refused, and that is 
 """
 
 import contextlib
-from collections.abc import Collection
 from typing import Any, Final
 from uuid import UUID
 
 from flyball.errors import FlyballError
-from flyball.integrations.feed import Feed, Usage, as_one_of, for_model, is_of_call
+from flyball.integrations.feed import Adapter, Usage, as_one_of, for_model, is_of_call
 from flyball.integrations.missing import missing
-from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.step import StepBlock
-from flyball.runtimes.amounts import Given
-from flyball.runtimes.prices import Prices
 from flyball.runtimes.refusal import Refused
 
 try:
@@ -41,25 +37,10 @@ INPUT: Final = "input_tokens"
 OUTPUT: Final = "output_tokens"
 
 
-class Callbacks(BaseCallbackHandler):
-    """Reports to the run that it is used in, or to the `context` that it is given.
-
-    Tools in `polling` are meant to be asked again and again. `worst_case` is reserved for each call of a model before
-    it is made; `prices` say what it cost.
-    """
+class Callbacks(Adapter, BaseCallbackHandler):
+    """Given to a call as one of its callbacks. What it takes is said at `Adapter`."""
 
     raise_error = True
-
-    def __init__(
-        self,
-        context: Context | None = None,
-        *,
-        polling: Collection[str] = (),
-        worst_case: Given | None = None,
-        prices: Prices | None = None,
-    ) -> None:
-        super().__init__()
-        self._feed = Feed(context, polling=polling, worst_case=worst_case, prices=prices)
 
     # Tools.
 

@@ -9,15 +9,11 @@ call ends the run.
 """
 
 import dataclasses
-from collections.abc import Collection
 from typing import Any
 
-from flyball.integrations.feed import HANDOFF, Feed, Usage, as_one_of, for_model, is_of_call
+from flyball.integrations.feed import HANDOFF, Adapter, Usage, as_one_of, for_model, is_of_call
 from flyball.integrations.missing import missing
-from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.step import StepBlock
-from flyball.runtimes.amounts import Given
-from flyball.runtimes.prices import Prices
 from flyball.runtimes.refusal import Refused
 
 try:
@@ -41,22 +37,8 @@ except ImportError:
     raise missing("OpenAI Agents", "openai-agents") from None
 
 
-class Hooks(RunHooks[Any]):
-    """Reports to the run that it is used in, or to the `context` that it is given.
-
-    Tools in `polling` are meant to be asked again and again. `worst_case` is reserved for each call of a model before
-    it is made; `prices` say what it cost.
-    """
-
-    def __init__(
-        self,
-        context: Context | None = None,
-        *,
-        polling: Collection[str] = (),
-        worst_case: Given | None = None,
-        prices: Prices | None = None,
-    ) -> None:
-        self._feed = Feed(context, polling=polling, worst_case=worst_case, prices=prices)
+class Hooks(Adapter, RunHooks[Any]):
+    """Given to a run as its hooks. What it takes is said at `Adapter`."""
 
     def guarded(self, agent: Agent[Any]) -> Agent[Any]:
         """A copy of the agent whose function tools answer a refused call with the reason. Agents that it can hand over

@@ -6,15 +6,11 @@ It wraps the calls themselves, so leave is asked before and a refused call is an
 it as a tool that failed, and may do something else. What ends the run is raised as it is.
 """
 
-from collections.abc import Collection
 from typing import Any
 
-from flyball.integrations.feed import Feed, Usage, for_model, is_of_call
+from flyball.integrations.feed import Adapter, Usage, for_model, is_of_call
 from flyball.integrations.missing import missing
-from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.step import StepBlock
-from flyball.runtimes.amounts import Given
-from flyball.runtimes.prices import Prices
 from flyball.runtimes.refusal import Refused
 
 try:
@@ -31,22 +27,8 @@ except ImportError:
     raise missing("Pydantic AI", "pydantic-ai") from None
 
 
-class Capability(AbstractCapability[Any]):
-    """Reports to the run that it is used in, or to the `context` that it is given.
-
-    Tools in `polling` are meant to be asked again and again. `worst_case` is reserved for each call of a model before
-    it is made; `prices` say what it cost.
-    """
-
-    def __init__(
-        self,
-        context: Context | None = None,
-        *,
-        polling: Collection[str] = (),
-        worst_case: Given | None = None,
-        prices: Prices | None = None,
-    ) -> None:
-        self._feed = Feed(context, polling=polling, worst_case=worst_case, prices=prices)
+class Capability(Adapter, AbstractCapability[Any]):
+    """Given to an agent as one of its capabilities. What it takes is said at `Adapter`."""
 
     async def wrap_tool_execute(
         self,

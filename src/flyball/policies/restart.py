@@ -26,6 +26,9 @@ from flyball.core.window import Window
 BY_A_PERSON: Final = "manual"
 """The policy that speaks for people: they need not be asked once more whether what they stopped may start."""
 
+ENDED_BY_POLICY: Final = "ended_by_policy"
+"""The code of what was stopped because of its money or its circles: it is not held, but waits for a person too."""
+
 
 class State(PolicyState, frozen=True):
     """The last exit, failing runs in a row, restarts within the hour."""
@@ -188,5 +191,5 @@ def _ended(policy: str, cause: Cause, ended_for: str) -> Decision:
     """No other run follows. Made once: this is the answer to every clean exit."""
     text = f"its last run ended: {ended_for or cause}; no other follows by itself"
     if ended_for:
-        return finish(Reason(policy, "ended_by_policy", text, "Put right what it says, then `flyball resume`."))
+        return finish(Reason(policy, ENDED_BY_POLICY, text, "Put right what it says, then `flyball resume`."))
     return finish(Reason(policy, f"ended_{cause}", text, "To run it again: `flyball start`."))

@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from flyball.config.units import OnSupervisorDeath, Unit
-from flyball.core.codec import decode_state
 from flyball.core.decision import Decision
-from flyball.core.event import Cause, Event, Exited, Resume, Start
+from flyball.core.event import Event, Exited, Resume, Start
 from flyball.core.failure import digest
-from flyball.core.policy import Key
 from flyball.core.time import FOREVER, Instant, Span
 from flyball.errors import FlyballError
 from flyball.governor import Governor, Rows
-from flyball.policies.restart import State as Restarts
 from flyball.runtimes import kept
+from flyball.runtimes.before import is_again, restarts_key
 from flyball.runtimes.driver import ASK_EARLY, Driver, Ending, Life, NotBegun, Stage, doze_until
 from flyball.runtimes.flag import Flag
 from flyball.runtimes.guardian import Guard
@@ -250,7 +248,7 @@ class Post:
 
     def _is_again(self) -> bool:
         key = restarts_key(self.unit.name)
-        return is_again(self.governor.store.read([key]).records.get(key))
+        return is_again(self.governor.store.read([key]).records.get(key), after_done=True)
 
     def _leave(self) -> None:
         """Have the drive end, and what runs with it. Where an answer of the governor is on its way, that comes first:
@@ -419,18 +417,6 @@ class Post:
             self.pace.waiting -= is_paced
         if self._leaving:
             raise _Left
-
-
-def restarts_key(unit: str) -> Key:
-    """Where the store has how the last run of a unit ended."""
-    return Key("restart", "unit", unit)
-
-
-def is_again(restarts: bytes | None) -> bool:
-    """Whether the next start is one that nobody asked for: after a failure, after it was done, and after a policy
-    stopped it, yes; after it was told to stop by a person, or by the end of its supervisor, no."""
-    known = decode_state(Restarts, restarts) if restarts is not None else Restarts()
-    return known.last not in (None, Cause.STOPPED) or bool(known.ended_for)
 
 
 class _Posted:

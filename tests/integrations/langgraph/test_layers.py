@@ -10,13 +10,15 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 from langgraph.types import Send
 
+from flyball.core.codec import decode_state
 from flyball.core.decision import PROCEED, Decision, Reason, Verb, refuse, stop
 from flyball.core.event import Cause, Event, Held, Step
-from flyball.core.policy import Gate
+from flyball.core.policy import Gate, Key
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import SECOND
 from flyball.integrations.langgraph import OverBudget, StepLimit, Stopped, TimedOut, guard
 from flyball.policies import Limit
+from flyball.policies.limit import State as Counted
 from flyball.runtimes.refusal import Refused
 from flyball.testing.clock import FakeClock
 from tests.integrations.langgraph.scene import (
@@ -83,6 +85,23 @@ def test_a_step_is_a_superstep() -> None:
         graph = guard(builder, guard=opened, steps=2, **INLINE)
         assert sorted(graph.invoke({"log": []})["log"]) == ["ping", "pong", *["side"] * 5]
         assert steps(opened, only_unit(opened)) == 2
+
+
+def test_a_kill_leaves_steps_to_be_resumed_with() -> None:
+    """S1-63: what was granted and not made counts as used if the run is killed: that is never much of the limit."""
+    counted: list[int] = []
+    with a_guard() as opened:
+
+        def count(_: State) -> dict[str, Any]:
+            key = Key("steps", "unit", "board@7")
+            counted.append(decode_state(Counted, opened.governor.store.read([key]).records[key]).count)
+            return {}
+
+        graph = guard(endless(ping=count, pong=count), guard=opened, **INLINE)
+        with pytest.raises(StepLimit):
+            graph.invoke({"log": []}, of_thread("7"))
+    assert len(counted) == 55
+    assert all(made <= granted <= min(55, made + 5) for made, granted in enumerate(counted, 1))
 
 
 def test_langgraph_s_own_limit_is_the_first_layer_too() -> None:

@@ -320,3 +320,21 @@ def test_a_user_s_budget() -> None:
         graph = guard(line("a"), guard=opened, user="ann", costs={"a": "0.20"}, **INLINE)
         assert graph.invoke({"log": []}).status == "completed"
         assert graph.invoke({"log": []}).status == "budget_exceeded"
+
+
+@every_way
+def test_the_last_cent(way: Run) -> None:
+    """S1-28: a graph that spends its last cent in its last node came to its own end: nothing is left to wrap up."""
+    with a_guard() as opened:
+        graph = guard(
+            line("a", "end", "b"),
+            guard=opened,
+            budget="0.20",
+            costs=dict.fromkeys("ab", "0.10"),
+            wrap_up="end",
+            **INLINE,
+        )
+        assert way(graph, {"log": []}, None)["log"] == ["a", "end", "b"]
+        assert graph.last is not None
+        assert (graph.last.status, graph.last.stop_reason, str(graph.last.spent)) == ("completed", None, "0.2")
+        assert exits(opened, only_unit(opened))[0].cause is Cause.DONE

@@ -344,3 +344,20 @@ def test_without_a_thread_each_invoke_is_its_own() -> None:
             assert graph.invoke({"log": []})["log"] == ["a", "b"]
         units = {entry.unit for entry in opened.governor.store.last_entries(limit=100)}
         assert [len(exits(opened, unit)) for unit in units] == [1, 1, 1]
+
+
+def test_what_runs_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S1-43: of too many threads those that are over are forgotten first; one that runs keeps its limits."""
+    monkeypatch.setattr("flyball.guard.SESSIONS_MAX", 3)
+    with a_guard() as opened:
+        graph = guard(endless(), guard=opened, steps=5, **INLINE)
+        runs = graph.stream({"log": []}, of_thread("runs"))
+        next(runs)
+        for thread in range(10):
+            with pytest.raises(StepLimit):
+                graph.invoke({"log": []}, of_thread(str(thread)))
+        with pytest.raises(StepLimit, match="6/5"):
+            list(runs)
+        plain = opened.governor.panel.policies_of("nobody")
+        assert opened.governor.panel.policies_of("board@0") == plain
+        assert opened.governor.panel.policies_of("board@9") != plain

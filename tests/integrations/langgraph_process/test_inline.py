@@ -41,7 +41,7 @@ def test_a_thread_that_blocks(guarding: Guard, caplog: pytest.LogCaptureFixture)
         return {"notes": ["late"]}
 
     graph = guard(
-        line_of(("waits", waits_for_somebody), ("next", note("next"))), guard=guarding, timeout=0.3, isolation="inline"
+        line_of(("waits", waits_for_somebody), ("next", note("next"))), guard=guarding, timeout=1, isolation="inline"
     )
     raised: list[BaseException] = []
 
@@ -72,7 +72,7 @@ def test_a_coroutine_that_waits(guarding: Guard, caplog: pytest.LogCaptureFixtur
         await asyncio.sleep(FOR_EVER)
         return {}
 
-    graph = guard(line_of(("sleeps", sleeps_soon)), guard=guarding, timeout=0.3, isolation="inline")
+    graph = guard(line_of(("sleeps", sleeps_soon)), guard=guarding, timeout=1, isolation="inline")
     with caplog.at_level(logging.ERROR), pytest.raises(TimedOut):
         asyncio.run(graph.ainvoke({"notes": []}))
     assert not _is_told(caplog)
@@ -91,7 +91,7 @@ def test_a_coroutine_that_does_not_end(guarding: Guard, caplog: pytest.LogCaptur
                 continue
         return {}
 
-    graph = guard(line_of(("stubborn", is_stubborn)), guard=guarding, timeout=0.3, isolation="inline")
+    graph = guard(line_of(("stubborn", is_stubborn)), guard=guarding, timeout=1, isolation="inline")
 
     def look() -> None:
         wait_for(lambda: _is_told(caplog))

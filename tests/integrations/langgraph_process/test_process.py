@@ -488,7 +488,7 @@ class Late:
 @pytest.fixture
 def late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Late]:
     monkeypatch.setattr(block, "LOOKS_APART", 0.05)
-    monkeypatch.setattr(process, "GRACE", 1.5)
+    monkeypatch.setattr(process, "GRACE", 0.3)
     clock = FakeClock()
     with a_guard(clock) as guarding:
         yield Late(tmp_path, clock, guarding)

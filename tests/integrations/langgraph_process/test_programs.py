@@ -11,6 +11,8 @@ import pytest
 
 from tests.integrations.langgraph_process.scene import is_alive, wait_for
 
+ROOT = Path(__file__).parents[3]
+
 PROGRAM = """
     import os, pathlib, subprocess, sys, time
     import flyball
@@ -40,7 +42,7 @@ def test_a_program_that_ends(number: signal.Signals, tmp_path: Path) -> None:
     the program's: it is passed on."""
     script = tmp_path / "program.py"
     script.write_text(textwrap.dedent(PROGRAM), encoding="utf-8")
-    paths = os.pathsep.join(["src", ".", *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     program = subprocess.Popen(
         [sys.executable, str(script), str(tmp_path)],
         env={**os.environ, "PYTHONPATH": paths},
@@ -48,7 +50,7 @@ def test_a_program_that_ends(number: signal.Signals, tmp_path: Path) -> None:
         start_new_session=True,
     )
     try:
-        wait_for((tmp_path / "pids").exists)
+        wait_for(lambda: (tmp_path / "pids").exists() or program.poll() is not None)
         pids = [int(pid) for pid in (tmp_path / "pids").read_text(encoding="utf-8").split()]
         assert all(is_alive(pid) for pid in pids)
         program.send_signal(number)
@@ -56,7 +58,7 @@ def test_a_program_that_ends(number: signal.Signals, tmp_path: Path) -> None:
         wait_for(lambda: not any(is_alive(pid) for pid in pids))
     finally:
         program.kill()
-        program.wait()
+        program.communicate()
     if number is signal.SIGINT:
         assert (program.returncode, said) == (130, b"interrupted\n")
     else:

@@ -19,9 +19,8 @@ from flyball.policies import Exclusive, Limit, Session, resume_limit
 from flyball.runtimes.driver import Ending
 from flyball.runtimes.notify import Message
 from flyball.runtimes.report import PAUSE_MAX, Reporter
-from flyball.runtimes.session import checkpoints
 from flyball.runtimes.session.command import CommandSession
-from flyball.store import Drafter, Entry
+from flyball.store import Drafter, Entry, checkpoints
 from flyball.store.memory import MemoryStore
 from flyball.testing.clock import FakeClock
 

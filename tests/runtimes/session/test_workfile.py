@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from flyball.errors import FlyballError
-from flyball.runtimes.session.checkpoints import BYTES_MAX
 from flyball.runtimes.session.workfile import WorkFile
+from flyball.store.checkpoints import BYTES_MAX
 
 NOBODY = 65534
 

@@ -103,6 +103,8 @@ class Supersteps:
         self._wrapping = 0
         self.verdict = PROCEED
         """All that was heard which ends the run."""
+        self.skipped = False
+        """Whether nodes were skipped. If not, the graph came to its own end, whatever was heard meanwhile."""
         self.wraps_up = False
         self.made = 0
         self._ahead, self._lasts = self._fair(max(min(STEPS_MAX, steps_max // PART), steps_max // AHEAD))
@@ -122,10 +124,9 @@ class Supersteps:
         self._skips = False
         self._number = None
 
-    @property
-    def skips(self) -> bool:
-        """Whether the superstep at hand is not made: the graph is to finish."""
-        return self._skips or (self.verdict.verb is Verb.FINISH and not self.wraps_up)
+    def skip(self) -> None:
+        """A node is skipped: from here on the graph is not what it would have been."""
+        self.skipped = True
 
     # Threads.
 
@@ -325,4 +326,7 @@ class Supersteps:
     def _goes(self) -> bool:
         if self.verdict.verb >= Verb.STOP:
             raise Ended(self.verdict)
-        return not self.skips
+        if self._skips or (self.verdict.verb is Verb.FINISH and not self.wraps_up):
+            self.skip()
+            return False
+        return True

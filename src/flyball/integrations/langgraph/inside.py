@@ -31,6 +31,9 @@ INLINE: Final = (
 INTERRUPT: Final = "__interrupt__"
 """The key under which an update has the interrupts."""
 
+WHERE: Final = "where"
+"""The service that is told where a run is that has to stop."""
+
 UNREAD: Final = stop(Reason("", "unread", "nobody reads what the graph says any more"))
 """Why a run is to end that was not told why: whoever read its stream has gone away."""
 
@@ -59,13 +62,6 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Was:
-    """Where the nodes were when the run was to end: it may not live to say more."""
-
-    where: str
-
-
-@dataclass(frozen=True, slots=True)
 class Over:
     """The stream has ended; or something was raised, which is said next."""
 
@@ -89,7 +85,7 @@ class Scene:
     whole: bool
     """Of the stream only that is wanted which a result is made of."""
 
-    def set_up(self, link: Link) -> tuple[GraphRun, Config]:
+    def set_up(self, link: Link, loop: asyncio.AbstractEventLoop | None = None) -> tuple[GraphRun, Config]:
         """The run, on the program's governor, checkpointer, store and cache; and the config for it."""
         RemoteGovernor.in_place_of(self.governor, link)
         line, graph = _Line(link), self.plan.graph
@@ -105,7 +101,7 @@ class Scene:
             store=theirs.store,
             cache=theirs.cache,
         )
-        link.told = run.tell
+        link.told = lambda decision: _hear(run, link, loop, decision)
         around = self.belongings.replaced(line, var_child_runnable_config.get(), theirs)
         var_child_runnable_config.set(around)
         graph.config = self.belongings.replaced(line, graph.config, theirs)
@@ -115,7 +111,7 @@ class Scene:
 def live(scene: Scene, link: Link) -> None:
     """A run in a thread."""
     run, config = scene.set_up(link)
-    link.on_end(lambda: _stop(run, link, None))
+    link.on_end(lambda: _stop(run))
     try:
         says = _Speaker(link, scene.whole)
         for chunk in run.stream(scene.given, config, **scene.options):
@@ -137,11 +133,11 @@ def live_soon(scene: Scene, link: Link) -> None:
 
 
 async def _live_soon(scene: Scene, link: Link, loop: asyncio.AbstractEventLoop) -> None:
-    run, config = scene.set_up(link)
+    run, config = scene.set_up(link, loop)
     living = asyncio.current_task(loop)
 
     def end() -> None:
-        _stop(run, link, loop)
+        _stop(run)
         if living is not None:
             loop.call_soon_threadsafe(living.cancel)
 
@@ -157,13 +153,17 @@ async def _live_soon(scene: Scene, link: Link, loop: asyncio.AbstractEventLoop) 
         _end(link, run.report)
 
 
-def _stop(run: GraphRun, link: Link, loop: asyncio.AbstractEventLoop | None) -> None:
-    """It is to end, if it has not yet."""
-    if run.context.steps.over:
-        return
-    if run.gate.verdict.verb < Verb.STOP:
+def _hear(run: GraphRun, link: Link, loop: asyncio.AbstractEventLoop | None, decision: Decision) -> None:
+    """It was told something. If it is to stop it says where it is: it may not live to say more."""
+    run.tell(decision)
+    if decision.verb >= Verb.STOP:
+        link.ask(WHERE, where(run, loop, threading.main_thread().ident or 0))
+
+
+def _stop(run: GraphRun) -> None:
+    """It is to end, if it has not yet. If it was not told why, nobody reads it any more."""
+    if run.gate.verdict.verb < Verb.STOP and not run.context.steps.over:
         run.tell(UNREAD)
-    link.send(Was(where(run, loop, threading.main_thread().ident or 0)))
 
 
 class _Line:

@@ -222,3 +222,4 @@ class GatedNode(Runnable[Any, Any]):
         host.gate.hear(refused.decision)
         if refused.verb >= Verb.STOP:
             raise Ended(host.gate.verdict) from refused
+        host.gate.skip()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
-from flyball.core.decision import Decision, Reason, Verb, stop
+from flyball.core.decision import PROCEED, Decision, Reason, Verb, stop
 from flyball.governor import Governor
 from flyball.integrations.langgraph.errors import Ended, GraphRefused, refusal_of
 from flyball.integrations.langgraph.gate import SHOULD_STOP, Supersteps
@@ -162,7 +162,7 @@ class GraphRun:
     def _second(self, config: Any) -> tuple[AnyGraph, Any, Any] | None:
         """The second phase, if the graph was told to finish and has a node that wraps up: what is run, with what."""
         gate = self.gate
-        if not gate.skips or gate.wraps_up:
+        if not gate.skipped or gate.wraps_up:
             return None
         reason = gate.verdict.primary
         code = reason.code if reason is not None else ""
@@ -206,7 +206,8 @@ class GraphRun:
         if self.reads is not None:
             channels = self._graph.stream_channels_asis
             report.values = self.reads(channels if isinstance(channels, str) else list(channels), False)
-        report.verdict, report.steps = gate.verdict, gate.made
+        came_to_its_end = gate.verdict.verb is Verb.FINISH and not gate.skipped and not gate.wraps_up
+        report.verdict, report.steps = PROCEED if came_to_its_end else gate.verdict, gate.made
         report.progress = bool(self._graph.checkpointer) and gate.made > 1
 
     def _close(self) -> None:

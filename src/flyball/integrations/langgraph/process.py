@@ -26,19 +26,19 @@ from flyball.integrations.langgraph.belongings import Belongings
 from flyball.integrations.langgraph.errors import refusal_of
 from flyball.integrations.langgraph.inside import (
     INLINE,
+    WHERE,
     CannotCross,
     Chunk,
     Over,
     Scene,
     Told,
-    Was,
     live,
     live_soon,
 )
 from flyball.integrations.langgraph.nodes import Plan
 from flyball.integrations.langgraph.outcome import Report
 from flyball.integrations.missing import missing
-from flyball.runtimes.forked import Forked, Gone, Link, Raised, governor_services
+from flyball.runtimes.forked import Forked, Gone, Link, Prompt, Raised, governor_services
 
 try:
     from langchain_core.runnables.config import var_child_runnable_config
@@ -52,6 +52,10 @@ T = TypeVar("T")
 GRACE: Final = 2.0
 """Seconds that a run has to end by itself, once it is told to. What it waits for then mostly never comes: the time is
 for coroutines that close what they opened."""
+
+
+SAYS_WITHIN: Final = 1.0
+"""Seconds that it has to say where it is. It takes milliseconds."""
 
 
 class GraphDied(FlyballError):
@@ -82,8 +86,9 @@ class ProcessRun:
         self._child: Forked | None = None
         self._verdict: Decision | None = None
         """What the run was told from outside."""
-        self._where = self._stacks = ""
-        """Where it was when it was told to stop, as it said itself and as was seen from outside."""
+        self._where = ""
+        """Where it was when it was told to stop."""
+        self._knows_where = threading.Event()
         self._over = False
         self._began = False
         """Whether the next checkpoint has more than the input."""
@@ -102,8 +107,9 @@ class ProcessRun:
         """The chunks. Raises a GraphRefused where it is stopped, or what a node raised."""
         scene = self._scene(given, config, kwargs)
         scene.belongings.check_thread(config)
-        beginning = _aside(lambda: self._begin(scene, live, None))
+        beginning: Future[Forked] = Future()
         try:
+            _aside(lambda: self._begin(scene, live, None), beginning)
             child = beginning.result()
             while not self._over:
                 try:
@@ -125,8 +131,9 @@ class ProcessRun:
         """The same for coroutines."""
         scene = self._scene(given, config, kwargs)
         loop = asyncio.get_running_loop()
-        beginning = _aside(lambda: self._begin(scene, live_soon, loop))
+        beginning: Future[Forked] = Future()
         try:
+            _aside(lambda: self._begin(scene, live_soon, loop), beginning)
             child = await asyncio.wrap_future(beginning)
             while not self._over:
                 try:
@@ -169,7 +176,11 @@ class ProcessRun:
     ) -> Forked:
         child = Forked(
             lambda link: live(scene, link),
-            services={**governor_services(self._governor), **scene.belongings.services(loop, self._kept)},
+            services={
+                **governor_services(self._governor),
+                **scene.belongings.services(loop, self._kept),
+                WHERE: Prompt(self._is_here),
+            },
             unit=self._unit,
             run=self._run,
         )
@@ -191,8 +202,6 @@ class ProcessRun:
         match said:
             case Told(decision):
                 self._told(decision)
-            case Was(where):
-                self._where = where
             case Over(report, raises):
                 self._over = not raises
                 self.report = replace(report, progress=report.progress or self.report.progress)
@@ -210,16 +219,21 @@ class ProcessRun:
     # Its end.
 
     def _end(self, child: Forked) -> None:
-        # Asked from outside, too: a node that does not let go of the interpreter cannot say where it is.
-        self._stacks = child.where()
+        # A node that does not let go of the interpreter cannot say where it is. Only then it is looked at from outside:
+        # to look at stacks that change may crash it.
+        if not self._knows_where.wait(SAYS_WITHIN):
+            self._where = child.where()
         child.end(GRACE)
+
+    def _is_here(self, where: str) -> None:
+        self._where = where
+        self._knows_where.set()
 
     def _say_where(self, error: BaseException) -> None:
         """Where it was, for whoever wants to know why it took so long."""
-        where = self._where or self._stacks
-        if where and self._is_stopped():
-            log.error("%s was stopped. It was here:\n%s", self._unit, where)
-            error.add_note(f"The graph was here:\n{where}")
+        if self._where and self._is_stopped():
+            log.error("%s was stopped. It was here:\n%s", self._unit, self._where)
+            error.add_note(f"The graph was here:\n{self._where}")
 
     def _is_stopped(self) -> bool:
         return self._verdict is not None and self._verdict.verb >= Verb.STOP
@@ -237,40 +251,39 @@ class ProcessRun:
 
     def _leave(self, beginning: "Future[Forked]") -> None:
         """Nobody reads any more. What it still says is thrown away, so that it need not wait to say it."""
-        if beginning.exception() is not None:
+        if beginning.cancel() or beginning.exception() is not None:
             return
         child = beginning.result()
         ending = threading.Thread(target=child.end, args=(GRACE,), name=f"flyball ends {self._unit}", daemon=True)
         ending.start()
         try:
             while True:
-                said = child.receive()
-                if isinstance(said, Was):
-                    self._where = said.where
+                child.receive()
         except Gone:
             ending.join()
 
 
-def _aside(work: Callable[[], T]) -> "Future[T]":
+def _aside(work: Callable[[], T], done: "Future[T]") -> None:
     """Do it in a thread of its own, with the context of this one: there nobody can interrupt it half-way, and no loop
-    waits for it."""
-    done: Future[T] = Future()
-    done.set_running_or_notify_cancel()
+    waits for it. If that is cancelled before, it is not done at all."""
     here = contextvars.copy_context()
 
     def do() -> None:
+        if not done.set_running_or_notify_cancel():
+            return
         try:
             done.set_result(here.run(work))
         except BaseException as error:  # noqa: BLE001 - the future carries it to whoever waits
             done.set_exception(error)
 
     threading.Thread(target=do, name="flyball aside", daemon=True).start()
-    return done
 
 
 async def _whatever_comes(work: Callable[[], None]) -> None:
     """Do it, and wait for that, also if the task is cancelled meanwhile."""
-    doing = asyncio.wrap_future(_aside(work))
+    done: Future[None] = Future()
+    _aside(work, done)
+    doing = asyncio.wrap_future(done)
     cancelled = None
     while not doing.done():
         try:

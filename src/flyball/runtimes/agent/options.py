@@ -50,7 +50,7 @@ def agent_unit(
         if not (isinstance(kind, type) and issubclass(kind, BaseException) and isinstance(cause, Cause)):
             text = f"{name}: causes has {kind!r}: {cause!r}"
             raise FlyballError(text, remedy="It maps exceptions to causes: `{InsufficientQuota: Cause.STARVED}`.")
-    all_labels = {"tree": tree or name, **({"user": user} if user else {}), **(labels or {})}
+    all_labels = {**labels_of(user, tree or name), **(labels or {})}
     if not all(isinstance(part, str) for label in all_labels.items() for part in label):
         raise FlyballError(f"{name}: its labels are {all_labels}", remedy="Names and values of labels are texts.")
     return Unit(
@@ -63,6 +63,11 @@ def agent_unit(
         idle=span(idle or 0),
         grace=span(grace),
     )
+
+
+def labels_of(user: str, tree: str) -> dict[str, str]:
+    """For whom something is done, and what it is a part of, as labels; what is not said is none."""
+    return {label: value for label, value in (("tree", tree), ("user", user)) if value}
 
 
 def check_function(name: str, function: object) -> None:

@@ -16,18 +16,16 @@ from typing import Final, Protocol
 
 from flyball.config import definitions
 from flyball.config.units import Unit
-from flyball.core.codec import decode_state
 from flyball.core.decision import PROCEED, Decision, Verb
-from flyball.core.event import Beat, Event, Exited, Revise, Start
-from flyball.core.policy import Key
+from flyball.core.event import Beat, Event, Exited, Start
 from flyball.core.time import SECOND, Instant, Span, later, seconds
 from flyball.errors import FlyballError, StoreError
 from flyball.governor import Governor
-from flyball.policies.restart import State as Restarts
-from flyball.policies.revision import State as Revisions
+from flyball.policies.restart import ENDED_BY_POLICY
 from flyball.runtimes.agent.inline import InlineHands, InlineLife
 from flyball.runtimes.agent.process import WorkerHands
 from flyball.runtimes.agent.watchdog import Watchdog
+from flyball.runtimes.before import is_again, restarts_key, revised, revision_key
 from flyball.runtimes.doorbell import Doorbell
 from flyball.runtimes.driver import ALREADY_RUNNING, Driver, Life, NotBegun, Sleep, sleep_until
 from flyball.runtimes.holder import is_gone, me
@@ -37,7 +35,6 @@ log = logging.getLogger(__name__)
 TROUBLE_WAIT: Final = 5.0
 """Seconds before an agent is driven again whose driver failed, because the store did: a full disk needs time."""
 
-ENDED_BY_POLICY: Final = "ended_by_policy"
 STAND_BY_LOOKS: Final[Span] = 2 * SECOND
 """Between looks whether another program, which runs the same agent, is still there."""
 
@@ -176,17 +173,12 @@ class Supervisor:
         for name in {unit for unit, _, _ in governor.live_runs()} & set(self.hands):
             governor.reap(lambda other: other == holder or is_gone(other), unit=name)
         definitions.keep(governor, *self.hands)
-        known = governor.store.read([Key("revision", "unit", name) for name in self.hands]).records
-        before = {key.subject: decode_state(Revisions, data).revision for key, data in known.items()}
-        asked = [
-            (revise, governor.submit_soon(revise))
-            for name, hands in self.hands.items()
-            if before.get(name) != self.revisions[name]
-            for revise in [Revise(unit=name, labels=hands.unit.labels, revision=self.revisions[name])]
-        ]
-        for revise, answer in asked:
+        known = governor.store.read([revision_key(name) for name in self.hands]).records
+        asked = revised(((hands.unit, self.revisions[name]) for name, hands in self.hands.items()), known)
+        answers = [governor.submit_soon(revise) for revise, _ in asked]
+        for (revise, changed), answer in zip(asked, answers, strict=True):
             decision = answer.result()
-            if revise.unit in before:
+            if changed:
                 self.listener(revise.unit, revise, decision)
 
 
@@ -323,12 +315,10 @@ class _Seat:
     # When it is over.
 
     def _is_again(self) -> bool:
-        """Whether its next start is one after a failure, or after a policy ended it: then it is a restart, and counted
-        as one. Who runs a program anew wants what was done, stopped or gave up to run again."""
-        key = Key("restart", "unit", self.hands.unit.name)
-        data = self._supervisor.governor.store.read([key]).records.get(key)
-        known = decode_state(Restarts, data) if data is not None else Restarts()
-        return (known.last is not None and known.last.failed) or bool(known.ended_for)
+        """Whether its next start is a restart, and counted as one. Who runs a program anew wants what was done to run
+        again."""
+        key = restarts_key(self.hands.unit.name)
+        return is_again(self._supervisor.governor.store.read([key]).records.get(key), after_done=False)
 
     def _may_start(self) -> bool:
         """Whether a person let go what a person, or a policy, had ended. What ended by itself stays over."""

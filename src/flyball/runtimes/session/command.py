@@ -13,9 +13,9 @@ from flyball.config.units import Unit
 from flyball.core.event import Resume, Start
 from flyball.errors import FlyballError
 from flyball.governor import NO_ROWS, Governor, Rows
-from flyball.runtimes.session import checkpoints
 from flyball.runtimes.session.opening import opening, resumes
 from flyball.runtimes.session.workfile import WorkFile
+from flyball.store import checkpoints
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import Final
 from flyball.core.failure import digest
 from flyball.errors import FlyballError
 from flyball.runtimes.notify import shared_folder
-from flyball.runtimes.session.checkpoints import BYTES_MAX
+from flyball.store.checkpoints import BYTES_MAX
 
 NAME: Final = "checkpoint"
 _NEW: Final = ".checkpoint.new"
