@@ -28,6 +28,10 @@ def reason_codes() -> set[str]:
     return codes
 
 
+def _is_of(target: ast.expr, name: str) -> bool:
+    return isinstance(target, ast.Name) and target.id == name
+
+
 def codes_of(argument: ast.expr, tree: ast.Module) -> set[str]:
     match argument:
         case ast.Constant(value=str(code)):
@@ -37,6 +41,11 @@ def codes_of(argument: ast.expr, tree: ast.Module) -> set[str]:
         case ast.Name(id="code"):
             given = [node.value for node in ast.walk(tree) if isinstance(node, ast.Assign) and is_code(node)]
             return {c.value for value in given for c in ast.walk(value) if is_word(c)}  # type: ignore[attr-defined]
+        case ast.Name(id=name) if name.isupper():
+            constants = [
+                node.value for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and _is_of(node.target, name)
+            ]
+            return {str(value.value) for value in constants if isinstance(value, ast.Constant)}
         case ast.Attribute(attr="code"):
             defaults = [
                 n.value for n in ast.walk(tree) if isinstance(n, ast.AnnAssign) and ast.unparse(n.target) == "code"

@@ -505,6 +505,51 @@ def test_who_wakes_up_after_it_was_lost_is_stopped() -> None:
     assert house.submit(Step(unit="shop", run="r2")).proceeds
 
 
+def test_who_was_lost_keeps_nothing_over_what_another_kept() -> None:
+    """A process may sleep between any two instructions: whether its run lives is looked at in the transaction."""
+    kept = Key("memory", "unit", "shop")
+    house = House(Exclusive(lease=60 * SECOND))
+    live(house)
+    house.submit(Stepped(unit="shop", run="r1"), {kept: b"first"})
+    house.clock.move(2 * MINUTE)
+    assert house.start("r2").proceeds
+    house.submit(Stepped(unit="shop", run="r2"), {kept: b"second"})
+    house.submit(Stepped(unit="shop", run="r1"), {kept: b"late"})
+    assert house.store.states()[kept] == b"second"
+
+
+@pytest.mark.parametrize("rows_of", [Stepped(unit="shop", run="r1"), Released(unit="shop")], ids=["run", "order"])
+def test_where_nobody_knows_of_leases_all_is_kept(rows_of: Event) -> None:
+    """What is no run's, or is of a run that no policy watches, is written as it is given."""
+    kept = Key("memory", "unit", "shop")
+    house = House(Cooldown()) if rows_of.run else House()
+    house.submit(rows_of, {kept: b"1"})
+    assert house.store.states()[kept] == b"1"
+
+
+def test_who_was_lost_does_not_end_once_more() -> None:
+    """S2-20: work whose run was given up is not done because that run wakes up and says so: nothing starts anew."""
+    house = House(Exclusive(lease=60 * SECOND), resume_limit())
+    live(house)
+    house.clock.move(2 * MINUTE)
+    assert house.submit(Resume(unit="shop", run="r2", holder="host")).proceeds
+    assert house.governor.submit_living(Exited(unit="shop", run="r1", cause=Cause.DONE)) is None
+    assert Key("resumes", "unit", "shop") in house.known()
+    assert house.governor.submit_living(Exited(unit="shop", run="r2", cause=Cause.DONE)) is not None
+    assert Key("resumes", "unit", "shop") not in house.known()
+
+
+def test_leases_that_cannot_be_read_are_one_units_trouble(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever looks after lost runs finds those of all others; the unit itself is refused, with the reason."""
+    spoilt = Snapshot(0, 0, {Key("exclusive", "unit", "shop"): b"{{"})
+    house = House(Exclusive(lease=60 * SECOND), store=MemoryStore(spoilt))
+    assert house.start("r1", unit="other").proceeds
+    assert [unit for unit, _, _ in house.governor.live_runs()] == ["other"]
+    house.clock.move(2 * MINUTE)
+    assert house.governor.reap() == 1
+    assert "policy_failed" in house.start().codes
+
+
 def test_one_of_two_starts_at_once() -> None:
     """Two that ask for the same run at the same time: one is admitted. (S2-37)"""
     house = House(Exclusive(lease=60 * SECOND))

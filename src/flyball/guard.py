@@ -339,7 +339,13 @@ class Guard:
         if name in self._agents or name == self.name:
             raise FlyballError(f"{name!r} is taken", remedy="Give the session a name of its own.")
         given = record.encoded(name, input)
-        self._put(unit, *self._budgets(budget, "unit", tier, kept_back=micro(self.settings.budget.kept_back)))
+        budgets = self._budgets(budget, "unit", tier, kept_back=micro(self.settings.budget.kept_back))
+
+        def define() -> None:
+            if self._sessions.get(name) is not session:
+                self._put(unit, *budgets)
+                self._remember(session)
+
         session = Session(
             self.governor,
             unit,
@@ -352,16 +358,21 @@ class Guard:
             sleep=self._sleep,
             file=self._file,
             view=self._view,
+            define=define,
         )
-        self._sessions.pop(name, None)
-        self._sessions[name] = session  # as the newest
+        define()
+        return session
+
+    def _remember(self, session: Session) -> None:
+        """As the newest. The oldest is forgotten if there are too many; when it is run, it is known once more."""
+        self._sessions.pop(session.id, None)
+        self._sessions[session.id] = session
         if len(self._sessions) > SESSIONS_MAX:
             oldest, other = self._sessions.popitem(last=False)
             if self.governor.live_runs(oldest):  # its limits are needed
                 self._sessions[oldest] = other
             else:
                 self.governor.panel.drop(oldest)
-        return session
 
     def resume(self, name: str, checkpoint: str | None = None) -> bool:
         """Resume the session of that name now, from its last good checkpoint or the one that is named. Whether it was

@@ -4,11 +4,13 @@ import pytest
 
 from flyball.config import Settings
 from flyball.config.build import KINDS
-from flyball.config.definitions import Definitions, decode, encode, keep
+from flyball.config.definitions import NAME, Definitions, decode, encode, keep
 from flyball.core.decision import Verb
 from flyball.core.event import Resume, Start, Step
+from flyball.core.policy import Key
 from flyball.governor import Governor
 from flyball.policies import Breaker, Budget, Cooldown, Limit, Loop
+from flyball.store import Snapshot
 from flyball.store.memory import MemoryStore
 from flyball.testing.clock import FakeClock
 
@@ -46,6 +48,32 @@ def test_others_judge_by_it() -> None:
     assert other.look(step).proceeds
     Definitions().learn(other, named=())
     assert other.look(step).codes == program.look(step).codes == ("cost_budget_exceeded",)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"{{",
+        b"[1,2]",
+        b"7",
+        b'[{"kind":"Budget"}]',
+        b'[{"policy":"Limit","of":"Nope"}]',
+        b'[{"policy":"Budget","over":77}]',
+    ],
+)
+def test_a_damaged_definition_is_one_units_trouble(damaged: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """It is said, that unit is judged by the settings until its program runs again, and all others are as they were."""
+    store, clock = MemoryStore(), FakeClock()
+    program = Governor(Settings().policies(), store, clock)
+    for unit in ("fine", "spoilt"):
+        program.panel.put(unit, (Budget(limit=10, by="unit"),))
+        keep(program, unit)
+    records = {**store.states(), Key(NAME, "unit", "spoilt"): damaged}
+    other = Governor(Settings().policies(), MemoryStore(Snapshot(1, 1, records)), clock)
+    Definitions().learn(other, named=())
+    assert other.panel.policies_of("fine") == program.panel.policies_of("fine")
+    assert other.panel.policies_of("spoilt") == Settings().policies()
+    assert "the definition of spoilt cannot be read" in caplog.text
 
 
 def test_the_settings_win() -> None:

@@ -122,6 +122,11 @@ def _discard_output() -> None:
 
 def _print(error: FlyballError) -> None:
     for line in str(error).splitlines():
-        sys.stderr.write(f"error: {line}\n")
+        sys.stderr.write(f"error: {_printable(line)}\n")
     if error.remedy:
-        sys.stderr.write(f"{error.remedy}\n")
+        sys.stderr.write(f"{_printable(error.remedy)}\n")
+
+
+def _printable(text: str) -> str:
+    """What units and programs are called, and say, must not steer a terminal."""
+    return "".join(char if char.isprintable() or char == "\n" else " " for char in text)

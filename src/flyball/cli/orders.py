@@ -39,7 +39,7 @@ def _order(name: str, *more: Callable[[Any], Any]) -> click.Command:
     decorated: Any = order
     for part in reversed(parts):
         decorated = part(decorated)
-    return click.command(name=name, help=HELP[name])(decorated)
+    return click.command(name=name, help=HELP[name], epilog=EXAMPLES.get(name))(decorated)
 
 
 _USER: Final = click.option("--user", metavar="USER", help="All units and sessions of this user.")
@@ -59,6 +59,37 @@ HELP: Final = {
     "daemon.",
     "restart": "End UNIT in order, and start it again. It counts as a restart. Needs a daemon.",
     "kill": "End UNIT at once, without grace, and do not start it again until somebody starts or resumes it.",
+}
+
+EXAMPLES: Final = {
+    "pause": """\
+\b
+Examples:
+  flyball pause web worker            two units
+  flyball pause --user ann            whatever ann has
+  flyball pause --all --note deploy   the fleet, and why
+""",
+    "resume": """\
+\b
+Examples:
+  flyball resume                              what holds the fleet
+  flyball resume research-42                  a session, now
+  flyball resume research-42 --checkpoint 3   from an earlier checkpoint
+  flyball resume --user ann                   what was paused by --user
+""",
+    "stop": """\
+\b
+Examples:
+  flyball stop web           one unit
+  flyball stop --user ann    whatever ann has
+""",
+    "kill": """\
+\b
+Examples:
+  flyball kill research-42             one session
+  flyball kill --user ann --dry-run    what would be ended
+  flyball kill --user ann --yes        without asking
+""",
 }
 
 pause = _order("pause", _USER, _NOTE, _DRY)
@@ -100,13 +131,13 @@ def _print(name: str, said: Mapping[str, Any], *, fleet_asked: bool, everything:
         session = sessions.get(unit["name"])
         follows = unit["state"] not in (ENDED if name == "resume" and session is None else ())
         if frees and session is not None and not _is_held(unit):
-            click.echo(_session_line(session, told=unit["name"] in said["told"]))
+            click.echo(_session_line(name, session, told=unit["name"] in said["told"]))
         else:
             click.echo(_line(unit, fleet["at"], starting=said["daemon"] and frees and runs and follows))
     if frees:
         against = [*held, *(() if runs else (fleet,))]
         for remedy in dict.fromkeys(reason["remedy"] for one in against for reason in one["reasons"]):
-            click.echo(remedy, err=True)
+            click.echo(one_line(remedy), err=True)
     elif not said["daemon"] and any(unit["running"] for unit in said["units"]):
         click.echo(TOLD_BY_STORE, err=True)
     return code
@@ -125,10 +156,10 @@ def _print_dry(name: str, said: Mapping[str, Any]) -> None:
     click.echo(f"Nothing was done: {len(said['units'])} units, {sum(unit['running'] for unit in said['units'])} run.")
 
 
-def _session_line(session: Mapping[str, Any], *, told: bool) -> str:
+def _session_line(name: str, session: Mapping[str, Any], *, told: bool) -> str:
     """A session that may go on. The daemon resumes its own; one that a program runs nobody here can start."""
     if told:
-        return f"{session['id']}: the daemon was told to resume it"
+        return f"{session['id']}: the daemon was told to {name} it"
     resumes = session["resumes"]
     left = f", {resumes['max'] - resumes['used']} of {resumes['max']} resumes left" if resumes else ""
     status = coloured(session["status"], session["status"])

@@ -30,6 +30,14 @@ Examples:
 """
 
 
+SHOW_EXAMPLES: Final = """\
+\b
+Examples:
+  flyball session show research-42                   how far it is, its checkpoints
+  flyball session show research-42 --checkpoint 3    also what is in that one
+"""
+
+
 @click.command(epilog=EXAMPLES)
 @click.option("--user", metavar="USER", help="Only sessions of this user.")
 @click.option("--status", type=click.Choice([str(word) for word in SessionWord]), help="Only those that are this.")
@@ -101,8 +109,9 @@ def why(one: Mapping[str, Any], now: float) -> str:
         if pause["resume_at"] is None:
             return "waits for a person"
         due = pause["resume_at"] <= now
-        return f"{pause['reason']}, " + ("may go on" if due else f"until {clock_time(pause['resume_at'], now)}")
-    return f"{reason}{layer}" if reason else ""
+        until = "may go on" if due else f"until {clock_time(pause['resume_at'], now)}"
+        return f"{one_line(pause['reason'])}, {until}"
+    return f"{one_line(reason)}{layer}" if reason else ""
 
 
 @click.group()
@@ -110,7 +119,7 @@ def session() -> None:
     """Show one session. `flyball resume`, `pause`, `stop` and `kill` take its id, as that of any unit."""
 
 
-@session.command()
+@session.command(epilog=SHOW_EXAMPLES)
 @click.argument("id")
 @click.option("--checkpoint", metavar="C", help="Also what is in this checkpoint, by its number.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -142,7 +151,7 @@ def _lines(said: Mapping[str, Any]) -> Iterable[str]:
         yield from _content(said["checkpoint"], now)
     remedies = dict.fromkeys(given["remedy"] for given in said["reasons"] if given["remedy"])
     if remedies:
-        yield from ("", "What to do:", *(f"  {remedy}" for remedy in remedies))
+        yield from ("", "What to do:", *(f"  {one_line(remedy)}" for remedy in remedies))
 
 
 def _facts(one: Mapping[str, Any], now: float) -> Iterable[tuple[str, str]]:

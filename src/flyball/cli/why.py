@@ -55,7 +55,7 @@ def _lines(said: Mapping[str, Any]) -> Iterable[str]:
         yield from ("", "The end of its last failure:", *(f"  {one_line(line)}" for line in lines))
     yield from _remedies(unit, work=said["session"] is not None)
     if said["post_mortem"] is not None and said["post_mortem"]["ways_on"]:
-        yield from ("", "How to go on:", *(f"  {way}" for way in said["post_mortem"]["ways_on"]))
+        yield from ("", "How to go on:", *(f"  {one_line(way)}" for way in said["post_mortem"]["ways_on"]))
 
 
 def _running(unit: Mapping[str, Any]) -> str:
@@ -127,7 +127,7 @@ def _remedies(unit: Mapping[str, Any], *, work: bool) -> Iterable[str]:
         which = f"--id {question['id']} " if several else ""
         remedies[f"Answer it: `flyball answer {unit['name']} {which}TEXT`."] = None
     if remedies:
-        yield from ("", "What to do:", *(f"  {remedy}" for remedy in remedies))
+        yield from ("", "What to do:", *(f"  {one_line(remedy)}" for remedy in remedies))
 
 
 def _until(reason: Mapping[str, Any], now: float) -> str:

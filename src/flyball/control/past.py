@@ -13,6 +13,7 @@ from flyball.core.codec import decode_body
 from flyball.core.event import Exited, Held, Released, Resume, Revise, Start
 from flyball.core.layers import layer_of
 from flyball.core.time import Instant
+from flyball.errors import StoreCorrupt
 from flyball.store import Entry, Store
 
 SCAN_MAX: Final = 50_000
@@ -58,8 +59,12 @@ class UnitPast:
     """How often each layer ended it."""
 
     def hear(self, entry: Entry) -> None:
-        """What an entry adds to it. A refused request changed nothing."""
-        event = decode_body(entry.body).event
+        """What an entry adds to it. A refused request changed nothing, and what cannot be read says nothing: `flyball
+        events` names it, and nobody is kept from looking at the rest."""
+        try:
+            event = decode_body(entry.body).event
+        except StoreCorrupt:
+            return
         match event:
             case Start() | Revise() if entry.verb != "proceed":
                 return

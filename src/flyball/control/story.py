@@ -2,6 +2,7 @@
 when a run or the work is over; whoever asks afterwards asks the journal."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -11,7 +12,8 @@ from flyball.core.codec import decode_body
 from flyball.core.decision import Decision
 from flyball.core.event import Event, Exited, Resume, Start, Step, Stepped, Work
 from flyball.core.time import Instant, Span, seconds
-from flyball.store import Store
+from flyball.errors import StoreCorrupt
+from flyball.store import Entry, Store
 
 STORY_MAX: Final = 5_000
 """Entries of one piece of work that are read: the newest. Fifty steps with their calls are some hundred."""
@@ -103,11 +105,18 @@ class Story:
 def read(store: Store, unit: str) -> Story:
     """The story of a unit that is a piece of work."""
     entries = store.last_entries(limit=STORY_MAX, unit=unit)
-    told = [Told(entry.at, body.event, body.decision) for entry in entries for body in [decode_body(entry.body)]]
+    told = [*_told(entries)]
     begins = [place for place, one in enumerate(told) if _begins(one)]
     if begins:
         told = told[begins[-1] :]
     return Story(told, [*_made(told)], whole=bool(begins))
+
+
+def _told(entries: Sequence[Entry]) -> Iterator[Told]:
+    for entry in entries:
+        with suppress(StoreCorrupt):  # what cannot be read is left out: the rest is still worth telling
+            body = decode_body(entry.body)
+            yield Told(entry.at, body.event, body.decision)
 
 
 def _made(told: Sequence[Told]) -> Iterator[Made]:

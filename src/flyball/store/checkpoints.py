@@ -230,7 +230,7 @@ def chosen_key(unit: str) -> Key:
 
 def _named(store: Store, unit: str, index: Sequence[Kept], id: str) -> Checkpoint:  # noqa: A002 - as above
     for kept in index:
-        if kept.id == id.strip().lstrip("0"):
+        if kept.id == str(id).strip().lstrip("0"):  # people give the number, too
             checkpoint = _read(store, unit, kept)
             if checkpoint is None:
                 text = f"checkpoint {kept.number} of {unit} is damaged"

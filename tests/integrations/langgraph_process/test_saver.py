@@ -158,6 +158,12 @@ def test_versions_are_the_checkpointers_own() -> None:
         async def call_soon(self, service: str, *args: Any) -> Any:
             raise AssertionError("not asked")
 
+        def post(self, service: str, *args: Any) -> None:
+            raise AssertionError("not asked")
+
+        def posted(self) -> None:
+            raise AssertionError("not asked")
+
     stand_in = RemoteSaver(Line(), InMemorySaver())
     first = stand_in.get_next_version(None, None)
     assert isinstance(first, str)

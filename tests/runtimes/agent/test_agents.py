@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from datetime import UTC, datetime
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -142,6 +144,36 @@ def test_memory_refuses_what_it_cannot_keep(value: object, says: str) -> None:
         memory.changed()
     assert dict(memory) == {"kept": 1}
     assert not memory.changed()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        float("nan"),
+        [1, {"deep": float("inf")}],
+        {1: "a key"},
+        {1, 2},
+        b"bytes",
+        datetime(2020, 1, 1, tzinfo=UTC),
+        Decimal("1.10"),
+    ],
+    ids=repr,
+)
+def test_memory_refuses_what_would_come_back_as_something_else(value: object) -> None:
+    """Not after the crash is it found out that a number became None, or a key a text; and it says where."""
+    memory = Memory("a", b'{"kept":1}')
+    memory["odd"] = value
+    with pytest.raises(MemoryRefused, match="the memory of a cannot be kept: 'odd' has something"):
+        memory.changed()
+    assert dict(memory) == {"kept": 1}
+
+
+def test_memory_takes_tuples_for_lists() -> None:
+    """They are plain enough, at any depth."""
+    memory = Memory("a")
+    memory["pairs"] = [(1, 2), {"deep": ("x", None, True, 1.5, 2**70)}]
+    [data] = memory.changed().values()
+    assert dict(Memory("a", data)) == {"pairs": [[1, 2], {"deep": ["x", None, True, 1.5, 2**70]}]}
 
 
 def test_backoff_grows_and_ends_with_a_good_step() -> None:

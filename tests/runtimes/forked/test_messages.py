@@ -165,6 +165,65 @@ def test_concurrent_calls(begin: Begin) -> None:
     assert take(begin(work, double=lambda number: 2 * number)) == (doubled, doubled)
 
 
+def test_posts(begin: Begin) -> None:
+    """What is posted is not waited for, and is done in order; `posted` waits for all of it."""
+    done: list[int] = []
+
+    def work(link: Link) -> None:
+        for number in range(200):
+            link.post("add", number)
+        link.posted()
+        link.send(link.call("length"))
+
+    forked = begin(work, add=done.append, length=lambda: len(done))
+    assert take(forked) == 200
+    assert done == list(range(200))
+
+
+def test_posts_of_a_run_that_dies(begin: Begin) -> None:
+    """What a run posted before it was killed is done, before anybody hears that it is gone."""
+    done: list[int] = []
+    slow = threading.Event()
+
+    def add(number: int) -> None:
+        slow.wait(WITHIN)
+        done.append(number)
+
+    def work(link: Link) -> None:
+        for number in range(100):
+            link.post("add", number)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    forked = begin(work, add=add)
+    threading.Timer(0.2, slow.set).start()
+    assert gone(forked).signal == signal.SIGKILL
+    assert done == list(range(100))
+
+
+def test_post_that_fails(begin: Begin) -> None:
+    """What a post raises is raised by the next one, or by `posted`, once; the others are done all the same."""
+    done: list[int] = []
+
+    def add(number: int) -> None:
+        if number == 1:
+            raise LookupError("nothing there")
+        done.append(number)
+
+    def work(link: Link) -> None:
+        for number in range(3):
+            link.post("add", number)
+        try:
+            link.posted()
+        except LookupError as error:
+            link.send(str(error))
+        link.posted()
+        link.send("over")
+
+    forked = begin(work, add=add)
+    assert [take(forked), take(forked)] == ["nothing there", "over"]
+    assert done == [0, 2]
+
+
 def test_slow_service(begin: Begin) -> None:
     """A service that takes long does not hold up the other calls of the run."""
     release = threading.Event()

@@ -313,7 +313,18 @@ def test_out_of_several_tasks() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "after"),
-    [("", 1), ("x" * 201, 1), (None, 1), ("r", -1), ("r", float("nan")), ("r", float("inf")), ("r", "1"), ("r", 1e10)],
+    [
+        ("", 1),
+        ("x" * 201, 1),
+        ("a\nb", 1),
+        ("\x1b[2J", 1),
+        (None, 1),
+        ("r", -1),
+        ("r", float("nan")),
+        ("r", float("inf")),
+        ("r", "1"),
+        ("r", 1e10),
+    ],
 )
 def test_bad_pauses(reason: Any, after: Any) -> None:
     """What is no reason or no time is said where it was given."""
@@ -368,6 +379,8 @@ def test_stopped_while_it_waits() -> None:
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
+        while session.status != "paused":
+            assert not ended.wait(0.001)
         while not session.stop():
             assert not ended.wait(0.001)
         thread.join(WAIT_MAX)

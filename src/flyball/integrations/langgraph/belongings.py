@@ -76,10 +76,10 @@ class Belongings:
 
     # In the process.
 
-    def stand_ins(self, line: Line) -> "Belongings":
-        """The stand-ins. Handlers have theirs in the configs."""
+    def stand_ins(self, line: Line, *, waits: bool) -> "Belongings":
+        """The stand-ins. Handlers have theirs in the configs. `waits`: each checkpoint is waited for."""
         return Belongings(
-            RemoteSaver(line, self.saver) if self.saver is not None else None,
+            RemoteSaver(line, self.saver, waits=waits) if self.saver is not None else None,
             RemoteStore(line, self.store) if self.store is not None else None,
             RemoteCache(line, self.cache) if self.cache is not None else None,
             (),

@@ -11,7 +11,7 @@ from typing import Any, Final
 from flyball.core.decision import Decision, Reason, Verb, stop
 from flyball.errors import FlyballError
 from flyball.governor import Governor
-from flyball.integrations.langgraph.belongings import Belongings, Config
+from flyball.integrations.langgraph.belongings import CONF, Belongings, Config
 from flyball.integrations.langgraph.nodes import Plan
 from flyball.integrations.langgraph.outcome import Report
 from flyball.integrations.langgraph.phases import GraphRun
@@ -27,6 +27,9 @@ except ImportError:
 INLINE: Final = (
     'With `isolation="inline"` the graph runs in the program itself, which can end only what lets itself be ended.'
 )
+
+DURABILITY: Final = "__pregel_durability"
+"""Where a graph finds how the one of which it is a part waits for its checkpoints."""
 
 INTERRUPT: Final = "__interrupt__"
 """The key under which an update has the interrupts."""
@@ -85,11 +88,17 @@ class Scene:
     whole: bool
     """Of the stream only that is wanted which a result is made of."""
 
+    @property
+    def _waits(self) -> bool:
+        """Whether the graph is to go on only when its last checkpoint is kept."""
+        lent = (self.config or {}).get(CONF, {}).get(DURABILITY)
+        return bool((self.options.get("durability") or lent) == "sync")
+
     def set_up(self, link: Link, loop: asyncio.AbstractEventLoop | None = None) -> tuple[GraphRun, Config]:
         """The run, on the program's governor, checkpointer, store and cache; and the config for it."""
         RemoteGovernor.in_place_of(self.governor, link)
         line, graph = _Line(link), self.plan.graph
-        theirs = self.belongings.stand_ins(line)
+        theirs = self.belongings.stand_ins(line, waits=self._waits)
         run = GraphRun(
             self.plan,
             self.governor,
@@ -116,6 +125,7 @@ def live(scene: Scene, link: Link) -> None:
         says = _Speaker(link, scene.whole)
         for chunk in run.stream(scene.given, config, **scene.options):
             says.say(chunk)
+        link.posted()
         says.end()
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is how the run ended
         _end(link, run.report, error)
@@ -146,6 +156,7 @@ async def _live_soon(scene: Scene, link: Link, loop: asyncio.AbstractEventLoop) 
         says = _Speaker(link, scene.whole)
         async for chunk in run.astream(scene.given, config, **scene.options):
             says.say(chunk)
+        await asyncio.to_thread(link.posted)
         says.end()
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is how the run ended
         _end(link, run.report, error)
@@ -171,6 +182,8 @@ class _Line:
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self._unread = False
+        """Something was posted, and nobody asked what became of it."""
 
     def call(self, service: str, *args: Any) -> Any:
         """Have it done in the program, and wait."""
@@ -185,6 +198,21 @@ class _Line:
             return await self._link.call_soon(service, *args)
         except CannotSend as error:
             raise CannotCross(str(error)) from error
+
+
+    def post(self, service: str, *args: Any) -> None:
+        """Have it done in the program, in order, and do not wait."""
+        self._unread = True
+        try:
+            self._link.post(service, *args)
+        except CannotSend as error:
+            raise CannotCross(str(error)) from error
+
+    def posted(self) -> None:
+        """Wait until all of that is done."""
+        if self._unread:
+            self._unread = False
+            self._link.posted()
 
 
 class _Speaker:

@@ -109,7 +109,7 @@ def spent(amount: Given) -> None:
     """Say inside a node that this was spent: `spent("0.013")`. Calls of models through LangChain say so themselves."""
     account = ACCOUNT.get()
     if account is not None:
-        account.add(whole(amount))
+        account.add(whole(amount, "what was spent"))
         return
     run = running()
     if not isinstance(run, Context):

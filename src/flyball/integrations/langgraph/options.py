@@ -20,7 +20,7 @@ from flyball.core.time import span
 from flyball.errors import FlyballError
 from flyball.policies import Budget, Limit, Rounds, Session, resume_limit
 from flyball.policies.rounds import ROUNDS_CAP, ROUNDS_LEAST
-from flyball.runtimes.agent.options import GRACE, SECONDS_MAX
+from flyball.runtimes.agent.options import GRACE, SECONDS_MAX, labels_of
 from flyball.runtimes.amounts import Given, whole
 from flyball.runtimes.prices import Prices
 from flyball.runtimes.session.retention import CALL
@@ -110,7 +110,7 @@ class Options:
             name=name,
             command=(),
             kind="graph",
-            labels={"tree": self.tree or name, **({"user": self.user} if self.user else {})},
+            labels=labels_of(self.user, self.tree or name),
             restart=RestartWhen.NEVER,
             deadline=span(timeout),
             grace=span(GRACE),
@@ -158,11 +158,8 @@ def check(options: Mapping[str, Any], nodes: Iterable[str]) -> Options:
     costs = dict(given["costs"] or {})
     for node, cost in costs.items():
         _known("costs", node, known)
-        try:
-            whole(cost)
-        except ValueError as error:
-            raise ValueError(f"costs of {node!r}: {error}") from None
-    whole(given["worst_case"])
+        whole(cost, f"costs of {node!r}")
+    whole(given["worst_case"], "worst_case")
     return Options(**{**given, "costs": costs, "wrap_up": _wrap_up(given["wrap_up"], known)})
 
 
@@ -211,7 +208,7 @@ def _one_of(given: Mapping[str, Any], option: str, known: tuple[str, ...]) -> No
 
 
 def _money(given: Mapping[str, Any]) -> None:
-    limits, kept = whole(given["budget"]), whole(given["kept_back"])
+    limits, kept = whole(given["budget"], "budget"), whole(given["kept_back"], "kept_back")
     for meter, limit in limits.items():
         if not limit:
             raise ValueError(f"budget of {meter} is 0: an amount above 0; {OFF}")

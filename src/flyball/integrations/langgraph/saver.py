@@ -77,6 +77,12 @@ class Line(Protocol):
     async def call_soon(self, service: str, *args: Any) -> Any:
         """The same in a coroutine."""
 
+    def post(self, service: str, *args: Any) -> None:
+        """Have it done there, in order, and do not wait."""
+
+    def posted(self) -> None:
+        """Wait until all of that is done; raise what it raised."""
+
 
 # In the program.
 
@@ -124,7 +130,8 @@ def _saver_service(
 def _service(target: object, methods: Collection[str], loop: asyncio.AbstractEventLoop | None) -> Service:
     def serve(method: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         if method not in methods:
-            raise FlyballError(f"{type(target).__name__} has no {method!r} that a graph's run may call")
+            text = f"{type(target).__name__} has no {method!r} that a graph's run may call"
+            raise FlyballError(text, remedy="Call it outside of the graph's run.")
         answer = getattr(target, method)(*args, **named)
         if isinstance(answer, AsyncIterator):
             answer = _all_of(answer)
@@ -159,11 +166,16 @@ def run_coroutine(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoo
 
 
 class RemoteSaver(BaseCheckpointSaver[Any]):
-    """A checkpointer whose calls are made in the program."""
+    """A checkpointer whose calls are made in the program.
 
-    def __init__(self, line: Line, saver: BaseCheckpointSaver[Any]) -> None:
+    What is to be kept is posted: it is kept in order, whatever becomes of this process, but it is waited for only where
+    LangGraph is to wait for its checkpoints (`waits`), and before something is read.
+    """
+
+    def __init__(self, line: Line, saver: BaseCheckpointSaver[Any], *, waits: bool = False) -> None:
         super().__init__(serde=saver.serde)
         self._line = line
+        self._waits = waits
         # This copy is for what needs no connection. It also must not be thrown away: to close a connection that was
         # opened in another process harms what is kept.
         self._copy = saver
@@ -182,7 +194,7 @@ class RemoteSaver(BaseCheckpointSaver[Any]):
 
     def with_allowlist(self, extra_allowlist: Allowed) -> Self:
         """The same, for a graph that reads these types besides."""
-        clone = type(self)(self._line, self._copy)
+        clone = type(self)(self._line, self._copy, waits=self._waits)
         clone._allowed = self._allowed | frozenset(extra_allowlist)
         return clone
 
@@ -213,14 +225,14 @@ class RemoteSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Keep a checkpoint."""
-        kept: RunnableConfig = self._call("put", slim(config), checkpoint, metadata, new_versions)
-        return kept
+        self._keep("put", slim(config), checkpoint, metadata, new_versions)
+        return _config_of(config, checkpoint)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Keep what a node has written, before its superstep is over."""
-        self._call("put_writes", slim(config), _named(writes), task_id, *self._path(task_path))
+        self._keep("put_writes", slim(config), _named(writes), task_id, *self._path(task_path))
 
     def delete_thread(self, thread_id: str) -> None:
         """Forget a thread."""
@@ -275,14 +287,14 @@ class RemoteSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """`put`, for coroutines."""
-        kept: RunnableConfig = await self._call_soon("aput", slim(config), checkpoint, metadata, new_versions)
-        return kept
+        await self._keep_soon("aput", slim(config), checkpoint, metadata, new_versions)
+        return _config_of(config, checkpoint)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """`put_writes`, for coroutines."""
-        await self._call_soon("aput_writes", slim(config), _named(writes), task_id, *self._path(task_path))
+        await self._keep_soon("aput_writes", slim(config), _named(writes), task_id, *self._path(task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread`, for coroutines."""
@@ -312,14 +324,42 @@ class RemoteSaver(BaseCheckpointSaver[Any]):
     # Both.
 
     def _call(self, method: str, *args: Any, **named: Any) -> Any:
+        if not self._waits:
+            self._line.posted()
         return self._line.call(SAVER, self._allowed, method, args, named)
 
     async def _call_soon(self, method: str, *args: Any, **named: Any) -> Any:
+        if not self._waits:
+            await asyncio.to_thread(self._line.posted)
         return await self._line.call_soon(SAVER, self._allowed, method, args, named)
+
+    def _keep(self, method: str, *args: Any) -> None:
+        if self._waits:
+            self._line.call(SAVER, self._allowed, method, args, {})
+        else:
+            self._line.post(SAVER, self._allowed, method, args, {})
+
+    async def _keep_soon(self, method: str, *args: Any) -> None:
+        if self._waits:
+            await self._line.call_soon(SAVER, self._allowed, method, args, {})
+        else:
+            self._line.post(SAVER, self._allowed, method, args, {})
 
     def _path(self, task_path: str) -> tuple[str, ...]:
         """Checkpointers that were written long ago do not know of it."""
         return (task_path,) if self._takes_path else ()
+
+
+def _config_of(config: RunnableConfig, checkpoint: Checkpoint) -> RunnableConfig:
+    """What names a checkpoint that was kept."""
+    configurable = config["configurable"]
+    return {
+        "configurable": {
+            "thread_id": configurable["thread_id"],
+            "checkpoint_ns": configurable.get("checkpoint_ns", ""),
+            "checkpoint_id": checkpoint["id"],
+        }
+    }
 
 
 class RemoteStore(BaseStore):

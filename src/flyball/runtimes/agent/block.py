@@ -11,7 +11,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final
 
@@ -20,7 +20,7 @@ from flyball.config.units import Unit
 from flyball.core.decision import Decision, Verb
 from flyball.core.event import Beat, Cause, Event, Exited, Start
 from flyball.core.time import SECOND, Instant, Span, later
-from flyball.errors import FlyballError
+from flyball.errors import FlyballError, StoreError
 from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.ending import Causes, ending_of, ending_of_told
@@ -75,6 +75,8 @@ class WatchedBlock:
         self._wait = wait
         self._on_told = told
         self._told: Decision | None = None
+        self.owed: Exited | None = None
+        """How it ended, if that could not be written: until it is, its place is taken."""
         self._closed = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[object] | None = None
@@ -218,9 +220,27 @@ class WatchedBlock:
 
     def _report(self, error: BaseException | None) -> None:
         self._thread.join()
-        self._context.close_and_wait(clean=error is None)
+        with self._owing(error):
+            self._context.close_and_wait(clean=error is None)
+            exited = self._exited(error)
+            answer = self._governor.submit_living(exited)
+        if answer is None:
+            self._was_lost(error)
+        else:
+            self._listener(self._unit.name, exited, answer)
+
+    @contextlib.contextmanager
+    def _owing(self, error: BaseException | None) -> Iterator[None]:
+        """If the store cannot take what is said here at the end of the run, that end is owed."""
+        try:
+            yield
+        except StoreError:
+            self.owed = self._exited(error)
+            raise
+
+    def _exited(self, error: BaseException | None) -> Exited:
         ending = self._ending(error)
-        exited = Exited(
+        return Exited(
             unit=self._unit.name,
             run=self._run,
             labels=self._unit.labels,
@@ -234,7 +254,10 @@ class WatchedBlock:
             resume_at=ending.resume_at,
             progress=ending.progress,
         )
-        self._listener(self._unit.name, exited, self._governor.submit(exited))
+
+    def _was_lost(self, error: BaseException | None) -> None:
+        """It was given up, and another run may have taken its place: how it ended is on record already."""
+        log.warning("%s ended, after its lease ran out and it was given up as lost", self._unit.name)
 
     def _ending(self, error: BaseException | None) -> Ending:
         if self._told is not None:

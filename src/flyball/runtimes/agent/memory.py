@@ -1,7 +1,8 @@
 """An agent's memory: a mapping that outlives its runs, its process and its host's.
 
 It is kept as one record of the store, written in the transaction that reports a step: so after a crash it is as it was
-after the last step that was made, never half of one. Values are JSON. What a failed step changed is taken back.
+after the last step that was made, never half of one. Values are JSON, and come back as they were: what JSON would make
+something else of is refused, not changed. (But a tuple is a list.) What a failed step changed is taken back.
 """
 
 from collections.abc import Iterator, MutableMapping
@@ -83,6 +84,8 @@ class Memory(MutableMapping[str, Any]):
     def _encoded(self) -> bytes:
         try:
             data = msgspec.json.encode(self._values)
+            if data != self._saved:
+                self._check_comes_back(data)
         except (TypeError, ValueError, RecursionError) as error:
             self.discard()
             raise MemoryRefused(f"the {self.WORD} of {self._unit} cannot be kept: {error}") from None
@@ -90,3 +93,33 @@ class Memory(MutableMapping[str, Any]):
             self.discard()
             raise MemoryRefused(f"the {self.WORD} of {self._unit} would take {len(data)} bytes; allowed: {BYTES_MAX}")
         return data
+
+    def _check_comes_back(self, data: bytes) -> None:
+        """ValueError if the next run would find something else than this one has put there."""
+        kept = msgspec.json.decode(data)
+        if kept == self._values:
+            return
+        for name, value in self._values.items():
+            if not _is_alike(value, kept.get(name)):
+                raise ValueError(f"{name!r} has something in it that would not come back as it is: {_SUCH_AS}")
+
+
+_SUCH_AS: Final = "no number (NaN, infinity), a key that is no text, bytes, a set, a time, a Decimal, an object"
+
+
+def _is_alike(value: object, kept: object) -> bool:
+    """Whether what is kept is that value, but for tuples, which come back as lists."""
+    match value:
+        case dict():
+            return (
+                isinstance(kept, dict)
+                and value.keys() == kept.keys()
+                and all(_is_alike(part, kept[name]) for name, part in value.items())
+            )
+        case list() | tuple():
+            return (
+                isinstance(kept, list)
+                and len(kept) == len(value)
+                and all(_is_alike(part, other) for part, other in zip(value, kept, strict=True))
+            )
+    return value == kept

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from flyball.config.units import RestartWhen, Unit
-from flyball.core.event import Cause
+from flyball.core.event import NAME_MAX, Cause
 from flyball.core.name import IN_WORDS, is_name
 from flyball.core.time import span
 from flyball.errors import FlyballError
@@ -50,9 +50,12 @@ def agent_unit(
         if not (isinstance(kind, type) and issubclass(kind, BaseException) and isinstance(cause, Cause)):
             text = f"{name}: causes has {kind!r}: {cause!r}"
             raise FlyballError(text, remedy="It maps exceptions to causes: `{InsufficientQuota: Cause.STARVED}`.")
+    if labels is not None and not isinstance(labels, Mapping):
+        raise FlyballError(f"{name}: its labels are {labels!r}", remedy='They are a dict: `{"provider": "x"}`.')
     all_labels = {**labels_of(user, tree or name), **(labels or {})}
-    if not all(isinstance(part, str) for label in all_labels.items() for part in label):
-        raise FlyballError(f"{name}: its labels are {all_labels}", remedy="Names and values of labels are texts.")
+    if not all(_is_label(part) for label in all_labels.items() for part in label):
+        remedy = f"Names and values of labels are texts that can be printed, of at most {NAME_MAX} characters."
+        raise FlyballError(f"{name}: its labels are {all_labels!r:.{NAME_MAX}}", remedy=remedy)
     return Unit(
         name=name,
         command=(),
@@ -63,6 +66,11 @@ def agent_unit(
         idle=span(idle or 0),
         grace=span(grace),
     )
+
+
+def _is_label(part: object) -> bool:
+    """They are in every line about the unit, and in the keys of states."""
+    return isinstance(part, str) and len(part) <= NAME_MAX and part.isprintable()
 
 
 def labels_of(user: str, tree: str) -> dict[str, str]:

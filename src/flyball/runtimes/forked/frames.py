@@ -36,6 +36,8 @@ class Kind(enum.IntEnum):
     """The run wants to end in order."""
     CLEAN = 9
     """The run ends, and leaves nothing behind."""
+    POST = 11
+    """A call without an answer: only that it raised is said."""
     LEAVES = 10
     """The run is over, with the number as its exit code, and has left something: it is to be killed with that."""
 

@@ -19,12 +19,16 @@ from typing import Any, Final
 from flyball.errors import FlyballError
 from flyball.runtimes import bridge
 from flyball.runtimes.forked import packing
-from flyball.runtimes.forked.frames import Frame, Frames, Kind, head
+from flyball.runtimes.forked.frames import CHUNK, Frame, Frames, Kind, head
 
 log = logging.getLogger(__name__)
 
 TOLD_MAX: Final = 1_000
 """What the run was told before it listens that is kept. It is told of its end, and of little else."""
+
+
+POSTED: Final = "posted"
+"""The service that answers when everything that was posted before is done."""
 
 
 class Cut(FlyballError):
@@ -46,6 +50,8 @@ class Link:
         self._untold: deque[bytes | bytearray] = deque(maxlen=TOLD_MAX)
         self._telling = threading.Lock()
         self._at_end: Callable[[], object] | None = None
+        self._failed: BaseException | None = None
+        """What came of something that was posted, and was not raised here yet."""
         self._cut = False
         self.reader: Final = threading.Thread(target=self._read, name="flyball link", daemon=True)
         self.reader.start()
@@ -67,6 +73,22 @@ class Link:
             self._asked.pop(number, None)
             raise
         return answer
+
+    def post(self, service: str, *args: object) -> None:
+        """Have the program do something, without waiting for it: what is posted is done in order, also if this process
+        dies meanwhile. What it raises is raised by the next `post`, or by `posted`."""
+        self._check_posted()
+        self._send(Kind.POST, 0, packing.pack((service, args), f"what {service} is asked"))
+
+    def posted(self) -> None:
+        """Wait until everything that was posted is done; raise what it raised."""
+        self.ask(POSTED).result()
+        self._check_posted()
+
+    def _check_posted(self) -> None:
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise failed
 
     def call(self, service: str, *args: object) -> Any:
         """`ask`, and wait: what it returns, or raises, in the program."""
@@ -118,8 +140,11 @@ class Link:
             if self._cut:
                 raise Cut("the program that began this run cannot be reached")
             try:
-                self._channel.sendall(head(kind, number, body))
-                self._channel.sendall(body)
+                if len(body) < CHUNK:
+                    self._channel.sendall(head(kind, number, body) + body)
+                else:
+                    self._channel.sendall(head(kind, number, body))
+                    self._channel.sendall(body)
             except BaseException as error:
                 # Half a frame is the end of all talk: what comes after it would be read as its rest.
                 self._cut = True
@@ -142,6 +167,8 @@ class Link:
 
     def _take(self, frame: Frame) -> None:
         match frame.kind:
+            case Kind.FAULT if not frame.number:
+                self._failed = packing.unpack_error(frame.body).error
             case Kind.ANSWER | Kind.FAULT:
                 answer = self._asked.pop(frame.number)
                 try:

@@ -27,7 +27,7 @@ from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.runtimes.forked import life, packing
 from flyball.runtimes.forked.frames import Frame, Frames, Kind, head
-from flyball.runtimes.forked.link import Link
+from flyball.runtimes.forked.link import POSTED, Link
 from flyball.runtimes.forked.packing import CannotSend
 from flyball.runtimes.forked.serving import Servers
 from flyball.runtimes.holder import is_gone
@@ -55,6 +55,9 @@ LOOK_EVERY: Final = 0.05
 LINGERS_MAX: Final = 5.0
 """Seconds in which a child ends that has closed its socket. It takes less than one thousandth: it is what exiting
 begins with."""
+
+POSTED_WITHIN: Final = 10.0
+"""Seconds in which is done what a run posted before it ended. It takes milliseconds, unless somebody's code hangs."""
 
 COMPLAIN_AFTER: Final = 5.0
 """Seconds after SIGKILL, which takes milliseconds, until somebody is told that it did not help."""
@@ -117,7 +120,7 @@ class Forked:
         they are `Prompt`. `unit` and `run` are the mark of all that it starts."""
         self._unit = unit
         self._services = services
-        self._servers = Servers(unit)
+        self._servers, self._in_order = Servers(unit), Servers(unit, most=1)
         self._means = kernel.detect(reaps=False)
         kernel.libc()  # opened here, for all children
         self._news = threading.Condition()
@@ -354,6 +357,11 @@ class Forked:
                 with self._news:
                     self._asked += 1
                 self._serve(frame)
+            case Kind.POST:
+                self._wait_for(lambda: self._asked < ASKED_MAX)
+                with self._news:
+                    self._asked += 1
+                self._in_order.do(lambda: self._do_posted(frame))
             case Kind.HEEDS:
                 self._heeds = True
             case Kind.CLEAN:
@@ -382,9 +390,10 @@ class Forked:
         number = frame.number
         try:
             name, args = packing.unpack(frame.body, "what the run asked")
-            service = self._services.get(name)
-            if service is None:
-                raise FlyballError(f"there is no service {name!r} for {self._unit}")
+            if name == POSTED:
+                self._in_order.do(lambda: self._said(number, lambda: None))
+                return
+            service = self._service(name)
             if not isinstance(service, Prompt):
                 self._servers.do(lambda: self._done(number, service, args))
                 return
@@ -392,6 +401,24 @@ class Forked:
             self._answer(number, Kind.FAULT, packing.pack_error(error))
             return
         self._done(number, service, args)
+
+    def _service(self, name: str) -> Callable[..., Any]:
+        service = self._services.get(name)
+        if service is None:
+            remedy = "It is one that the child was not given: name it where the child is started."
+            raise FlyballError(f"there is no service {name!r} for {self._unit}", remedy=remedy)
+        return service
+
+    def _do_posted(self, frame: Frame) -> None:
+        try:
+            name, args = packing.unpack(frame.body, "what the run asked")
+            self._service(name)(*args)
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever asked
+            self._send(Kind.FAULT, 0, packing.pack_error(error))
+        with self._news:
+            self._asked -= 1
+            if self._asked == ASKED_MAX - 1:
+                self._news.notify_all()
 
     def _done(self, number: int, service: Callable[..., Any], args: Iterable[Any]) -> None:
         try:
@@ -422,6 +449,7 @@ class Forked:
         """It has ended: kill what is left of it, and say that it is gone. It is reaped last, because its number is that
         of its group and session: until then nobody else can have it."""
         self._servers.close()
+        self._in_order.close(POSTED_WITHIN)
         if not self._clean:
             self._signal(signal.SIGKILL)
             if self._reaped:  # without a pidfd that is how its end was seen; who is still in its group keeps the number

@@ -21,12 +21,12 @@ from flyball.runtimes.agent.block import Listener, WatchedBlock
 from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.ending import Causes
 from flyball.runtimes.driver import Ending
-from flyball.runtimes.refusal import refusal
+from flyball.runtimes.refusal import Refused, refusal
 from flyball.runtimes.session import record
-from flyball.runtimes.session.checkpoints import Checkpoint, Kept, choose, chosen, cleared, load, read_index
 from flyball.runtimes.session.context import Paused, SessionContext
 from flyball.runtimes.session.draft import Draft
 from flyball.runtimes.session.opening import opening, resumes
+from flyball.store.checkpoints import Checkpoint, Kept, choose, chosen, cleared, load, read_index
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class SessionBlock(WatchedBlock):
         governor, name, root = self._governor, self._unit.name, self._context
         index = read_index(governor.store, name)
         if index != self._index and self._again:  # another run ended between the look and the leave
-            self._checkpoint = load(governor.store, name, self._named, version=self._version)
+            self._checkpoint = self._loaded(self._named)
         draft = Draft(
             name,
             self._checkpoint,
@@ -154,9 +154,17 @@ class SessionBlock(WatchedBlock):
             self._checkpoint = None
             return request
         record.check(governor.store, name, self._given)
-        named = self._named or chosen(governor.store, name)
-        self._checkpoint = load(governor.store, name, named, version=self._version)
+        record.read(governor.store, name)
+        self._checkpoint = self._loaded(self._named or chosen(governor.store, name))
         return msgspec.structs.replace(request, checkpoint=self._checkpoint.id if self._checkpoint else "")
+
+    def _loaded(self, named: str | None) -> Checkpoint | None:
+        """What to go on from. It has to be what a program keeps: of a command's, nothing is known but that it is
+        whole."""
+        checkpoint = load(self._governor.store, self._unit.name, named, version=self._version)
+        if checkpoint is not None:
+            _ = checkpoint.values
+        return checkpoint
 
     def _kept_with(self, start: Start) -> Rows:
         name = self._unit.name
@@ -176,23 +184,32 @@ class SessionBlock(WatchedBlock):
     def _check(self) -> None:
         """Refused if the run was given up: a process that slept for longer than its lease is not needed any more."""
         if not self._is_live():
-            raise refusal(LOST, self._governor.clock.now(), f"{self._unit.name} may not go on")
+            raise self._lost()
+
+    def _lost(self) -> Refused:
+        return refusal(LOST, self._governor.clock.now(), f"{self._unit.name} may not go on")
 
     # How it ends.
 
     def _report(self, error: BaseException | None) -> None:
-        if not self._is_live():  # how it ended is on record already
+        if not self._is_live():
             self._thread.join()
             self._context.steps.end()
-            if error is None:
-                self._check()
+            self._was_lost(error)
             return
-        if self._inner is not None:
-            self._inner.close_and_wait(clean=False)
         self.paused = self._pause_of(error)
-        if self.paused is not None:
-            self._context.save()
+        with self._owing(error):
+            if self._inner is not None:
+                self._inner.close_and_wait(clean=False)
+            if self.paused is not None:
+                self._context.save()
         super()._report(error)
+
+    def _was_lost(self, error: BaseException | None) -> None:
+        """How it ended is on record already. What it would return now is not the session's result."""
+        self.paused = None
+        if error is None or isinstance(error, Paused):
+            raise self._lost() from None
 
     def _ending(self, error: BaseException | None) -> Ending:
         ending = super()._ending(error)

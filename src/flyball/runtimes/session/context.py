@@ -108,8 +108,8 @@ class SessionContext:
             raise self.asked_to_pause
 
     def _pausing(self, reason: str, resume_after: float | None) -> Paused:
-        if not isinstance(reason, str) or not 0 < len(reason) <= NAME_MAX:
-            remedy = f"Say why in a word of at most {NAME_MAX} characters, such as `rate_limit`."
+        if not isinstance(reason, str) or not 0 < len(reason) <= NAME_MAX or not reason.isprintable():
+            remedy = f"Say why in a word of at most {NAME_MAX} characters that can be printed, such as `rate_limit`."
             raise FlyballError(f"{self.id}: {reason!r} is no reason for a pause", remedy=remedy)
         if resume_after is None:
             return Paused(reason)

@@ -12,7 +12,7 @@ from typing import Final
 from flyball.core.policy import Key
 from flyball.core.time import Instant
 from flyball.runtimes.agent.memory import Memory
-from flyball.runtimes.session.checkpoints import Checkpoint, Kept, add
+from flyball.store.checkpoints import Checkpoint, Kept, add
 
 log = logging.getLogger(__name__)
 

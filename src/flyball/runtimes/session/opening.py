@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from flyball.core.codec import decode_state
+from flyball.core.codec import readable_state
 from flyball.core.event import Resume, Start
 from flyball.core.policy import Key
 from flyball.governor import Governor
@@ -17,17 +17,18 @@ RESUMES: Final = "resumes"
 
 
 def known(governor: Governor, unit: str) -> State:
-    """What is known of a session: whether it was begun and is not done, and whether it is paused."""
+    """What is known of a session: whether it was begun and is not done, and whether it is paused. One whose state
+    cannot be read was begun: so the governor is asked to resume it, and refuses that, with the reason."""
     key = Key(Session.NAME, "unit", unit)
     data = governor.store.read([key]).records.get(key)
-    return decode_state(State, data) if data is not None else State()
+    return State() if data is None else readable_state(State, data) or State(begun=True)
 
 
 def resumes(governor: Governor, unit: str) -> tuple[int, int]:
     """How often a session was resumed, and how often it may be."""
     key = Key(RESUMES, "unit", unit)
     data = governor.store.read([key]).records.get(key)
-    count = decode_state(Count, data).count if data is not None else 0
+    count = (readable_state(Count, data) or Count()).count if data is not None else 0
     limits = [p.most for p in governor.panel.policies_of(unit) if isinstance(p, Limit) and p.name == RESUMES]
     return count, limits[0] if limits else 0
 

@@ -56,7 +56,7 @@ def forget_old(governor: Governor, kept_max: int) -> int:
         key.subject: policy.of
         for key, data in store.states(definitions.NAME).items()
         if b'"Session"' in data
-        for policy in definitions.decode(data)
+        for policy in definitions.read(key.subject, data)
         if isinstance(policy, Session)
     }
     too_many = len(kinds) - kept_max

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from flyball.config.units import Unit
 from flyball.core.decision import Decision, Verb
-from flyball.core.event import Released, Resume
+from flyball.core.event import Cause, Exited, Released, Resume
 from flyball.core.time import FOREVER, SECOND, Instant, Span, later
 from flyball.errors import FlyballError
 from flyball.governor import Governor
@@ -31,9 +33,9 @@ from flyball.runtimes.holder import is_gone, me
 from flyball.runtimes.refusal import Refused, refusal
 from flyball.runtimes.session import record
 from flyball.runtimes.session.block import SessionBlock
-from flyball.runtimes.session.checkpoints import Kept, load, read_index
 from flyball.runtimes.session.context import SessionContext
 from flyball.runtimes.session.opening import known, resumes
+from flyball.store.checkpoints import Kept, load, read_index
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,8 @@ T = TypeVar("T")
 
 EXCEEDED: Final = "max_resume_attempts_exceeded"
 """The code that says that it was resumed too often."""
+NOT_WRITTEN: Final = "not_written"
+"""How a run ended whose end could not be written when it came."""
 WAITS: Final = frozenset({"waits_to_resume", "waits_for_person"})
 """Codes that say that it is paused."""
 
@@ -105,9 +109,11 @@ class Session:
         sleep: Sleep,
         file: Path | None,
         view: Callable[[str], Any],
+        define: Callable[[], None],
     ) -> None:
         """`wait` is how long a start that has to wait is waited for. `file` is the one that every commit of the store
-        changes; None: nobody else can write to it. `view` is what people see of a session."""
+        changes; None: nobody else can write to it. `view` is what people see of a session. `define` puts it under its
+        own limits, where the program had forgotten them for the sake of newer sessions."""
         self._governor = governor
         self._unit = unit
         self._function = function
@@ -122,10 +128,13 @@ class Session:
         self._sleep = sleep
         self._file = file
         self._view = view
+        self._define = define
         self._block: SessionBlock | None = None
         self._waiting: list[_Waiter] = []
         self._lock = threading.Lock()
         """Held to change either of the last two."""
+        self._owed: Exited | None = None
+        """How the last run ended, where the store could not take that: it is said before the next one."""
         self.result: Any = None
         """What the function returned when the work was done."""
 
@@ -141,6 +150,7 @@ class Session:
 
     def show(self) -> Any:
         """What people see of it: as `flyball session show` has it."""
+        self._define()
         return self._view(self.id)
 
     @property
@@ -192,8 +202,14 @@ class Session:
         state = known(self._governor, self.id)
         if not state.pause or WAITS.intersection(self._look().codes):
             return False
-        with contextlib.suppress(SessionPaused):
+        try:
             self._run(None, wait=False)
+        except SessionPaused:
+            return True
+        except Refused as refused:
+            if ALREADY_RUNNING in refused.decision.codes:  # another was quicker
+                return False
+            raise
         return True
 
     def pause(self, reason: str = PERSON, *, resume_after: float | None = None) -> bool:
@@ -264,6 +280,8 @@ class Session:
         return later(self._governor.clock.now(), self._wait)
 
     def _new_block(self, checkpoint: str | None) -> SessionBlock:
+        self._define()
+        self._say_owed()
         return SessionBlock(
             self._governor,
             self._unit,
@@ -274,6 +292,15 @@ class Session:
             listener=self._listener,
         )
 
+    def _say_owed(self) -> None:
+        """What nobody was told of is not done: whoever runs it again goes on from its last checkpoint."""
+        owed = self._owed
+        if owed is not None:
+            if owed.cause.done:
+                owed = msgspec.structs.replace(owed, cause=Cause.STOPPED, error=NOT_WRITTEN)
+            self._governor.submit_living(owed)
+            self._owed = None
+
     def _begun(self, block: SessionBlock) -> SessionContext:
         session = block.session()
         with self._lock:
@@ -283,6 +310,9 @@ class Session:
     def _goes_on_at(self, block: SessionBlock, error: BaseException, by: Instant, wait: bool) -> Instant:
         """When to ask again, after that. Raises where it is not to be waited for."""
         now = self._governor.clock.now()
+        self._owed = block.owed
+        if block.owed is not None:
+            raise error
         if block.paused is not None:
             paused = SessionPaused(self.id, block.paused.reason, known(self._governor, self.id).resume_at, now)
             if wait and paused.reason != PERSON:
@@ -291,7 +321,7 @@ class Session:
         if block.begun or not isinstance(error, Refused):
             raise error
         decision = error.decision
-        if EXCEEDED in decision.codes:
+        if EXCEEDED in decision.codes and ALREADY_RUNNING not in decision.codes:  # its last run may yet be done
             raise self._failed(decision) from None
         comes = decision.verb is Verb.WAIT and ALREADY_RUNNING not in decision.codes
         if comes and decision.until <= (FOREVER - 1 if wait else by):
@@ -338,6 +368,7 @@ class Session:
 
     def _look(self) -> Decision:
         """What a resume would be answered now."""
+        self._define()
         return self._governor.look(Resume(unit=self.id, run="-", labels=self._unit.labels, holder=me()))
 
     def _failed(self, decision: Decision) -> SessionFailed:
