@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 from flyball.cli import main
@@ -205,6 +206,46 @@ def test_content_does_not_steer_a_terminal(states: Path, capsys: pytest.CaptureF
     shown = capsys.readouterr().out
     assert "[2Jtext" in shown
     assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["sessions"], ["session", "show", "s"], ["why", "s"], ["status"], ["pause", "s"], ["kill", "--user", "nobody"]],
+    ids=" ".join,
+)
+def test_what_it_is_called_does_not_steer_a_terminal(
+    states: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor do stages, reasons of pauses and users: none of them makes a line of its own, on either stream."""
+    with scene(states) as made:
+        piece = Piece(made, "s", user="us\x1b]0;x\x07er\nFAKE")
+        piece.begin()
+        piece.step("st\x1b]0;x\x07age\nFAKE", keeps=b"{}")
+        piece.pause("re\x1b]0;x\x07ason\nFAKE")
+    main(command)
+    shown = "".join(capsys.readouterr())
+    assert "\x1b" not in shown
+    assert not [line for line in shown.splitlines() if line.removeprefix("error: ").startswith("FAKE")]
+
+
+def test_a_journal_that_cannot_be_read_keeps_nobody_from_orders(
+    states: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One entry that somebody spoilt, or that a later version wrote: it is named, and what does not need it goes on."""
+    with scene(states) as made:
+        piece = Piece(made, "s")
+        piece.begin()
+        piece.pause()
+    spoilt = apsw.Connection(str(states / "state.db"))
+    spoilt.execute("UPDATE journal SET body = '{{' WHERE event = 'exited'")
+    spoilt.close()
+    for command in (["sessions"], ["status"], ["session", "show", "s"], ["pause", "s"], ["resume", "s"]):
+        assert main(command) == 0
+    capsys.readouterr()
+    assert main(["events"]) == 2
+    shown = capsys.readouterr()
+    assert "error: an entry of the journal cannot be read" in shown.err
+    assert "Traceback" not in shown.err
 
 
 @pytest.mark.parametrize(

@@ -315,7 +315,7 @@ def _broken_laws(policy: AnyPolicy) -> str:
         settings.register_profile("found", settings.get_profile("same"), phases=[Phase.generate])
         settings.load_profile("found")  # what is found here need not be made shorter
         try:
-            check_policy(policy, size_max=1_024, examples=2_000)
+            check_policy(policy, size_max=1_024, examples=1_000)
         except BaseExceptionGroup as group:
             return " ".join(str(error) for error in group.exceptions)
         except (AssertionError, KeyError) as error:

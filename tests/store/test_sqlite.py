@@ -513,6 +513,28 @@ class TestFile:
         done = python(script, path)
         assert (done.stdout, done.stderr) == ("5\nb'2' []\n", "")
 
+    def test_fork_of_a_fork(self, path: Path) -> None:
+        """What a forked child opens is its own: a fork of it closes none of that, though the numbers were ours."""
+        script = """
+            import os, sys, warnings
+            from flyball.store.sqlite import SqliteStore
+            warnings.simplefilter("ignore")  # that forking with threads is unsafe is what this is about
+            store = SqliteStore(sys.argv[1])
+            child = os.fork()
+            if child == 0:
+                own = [os.open(os.devnull, os.O_RDONLY) for _ in range(64)]
+                grandchild = os.fork()
+                if grandchild == 0:
+                    for number in own:
+                        os.fstat(number)
+                    os._exit(7)
+                os._exit(os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1]))
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            store.close()
+        """
+        done = python(script, path)
+        assert (done.stdout, done.stderr) == ("7\n", "")
+
     def test_closed_while_reading(self, path: Path) -> None:
         """Whoever is late is told that the store is closed."""
         store = SqliteStore(path)

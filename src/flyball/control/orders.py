@@ -9,7 +9,7 @@ from flyball.control.context import LISTED_MAX, Args, CommandError, Context, kno
 from flyball.control.sessions import CALL, checkpoint_of, kind_of, known_session
 from flyball.control.sessions import view as session_view
 from flyball.control.shapes import FailureView, SessionWord
-from flyball.control.text import times
+from flyball.control.text import one_line, times
 from flyball.control.views import Look
 from flyball.core.decision import Decision, Verb
 from flyball.core.event import Held, Released, Start
@@ -140,7 +140,7 @@ def units_of(context: Context, user: str) -> list[str]:
     units = [unit for unit, owner in owners.items() if owner == user]
     if units:
         return units
-    users = sorted({*owners.values()} - {""})
+    users = sorted({one_line(owner) for owner in owners.values()} - {""})
     text = f"no unit of the user {user!r}; {meant(user, users, nothing='no unit has a user')}"
     raise CommandError("unknown_user", text, remedy="`flyball sessions` shows whose each session is.")
 

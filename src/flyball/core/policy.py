@@ -173,7 +173,9 @@ def _granted(policies: Sequence[AnyPolicy], states: Sequence[State | None], step
 def answer_of(policy: AnyPolicy, state: State, now: Instant) -> Decision:
     """What a policy says of a state that was read from a store."""
     if isinstance(state, Unreadable):
-        return stop(_fault(policy, ValueError(f"its stored state cannot be read: {state.problem}")))
+        text = f"the {policy.name} policy itself failed: its stored state cannot be read: {state.problem}"
+        remedy = "Somebody changed the store, or a later flyball wrote it: restore a copy of it, or upgrade."
+        return stop(Reason(policy.name, "policy_failed", text, remedy))
     return policy.decide(state, now)
 
 

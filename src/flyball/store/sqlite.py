@@ -389,6 +389,8 @@ def _refuse_inherited(path: Path) -> None:
 def _after_fork() -> None:
     for store in list(_stores):
         store._disown()
+    # It is done: in a fork of this fork the numbers of its files are somebody else's.
+    _stores.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

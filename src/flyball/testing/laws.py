@@ -222,6 +222,10 @@ def decisions() -> st.SearchStrategy[Decision]:
     )
 
 
+FAILURES_MAX: Final = 100
+"""Failures in a row after which a policy that ever holds for them does so."""
+
+
 def check_policy(
     policy: AnyPolicy,
     *,
@@ -248,6 +252,7 @@ def check_policy(
 
     walked()
     governed()
+    check_holds(policy)
     check_bounded(policy, raises=raises, size_max=size_max)
 
 
@@ -259,6 +264,25 @@ def check_imports(policy: AnyPolicy) -> None:
         owner = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
         bound_to = type(getattr(value, "__self__", None)).__module__
         assert not impure & {owner, bound_to}, f"{module.__name__} has {name}: a policy is told the present"
+
+
+def check_holds(policy: AnyPolicy) -> None:
+    """A hold that failures came to is left by no exit, however that run ended: made-up histories come to it rarely."""
+    if policy.by == "run" or not hears(policy.at, Exited):
+        return
+    state, now = policy.initial(), START_OF_TIME
+    labels = {} if policy.by in ("unit", "fleet") else {policy.by: "here"}
+    for _ in range(FAILURES_MAX):
+        now += SECOND
+        failed = Exited(unit="north", run="r1", labels=labels, cause=Cause.ERROR, fingerprint="one", error="one")
+        state = policy.evolve(state, failed, now)
+        decision = policy.decide(state, now)
+        if decision.verb is Verb.HOLD and decision.until == FOREVER:
+            for cause in Cause:
+                ended = Exited(unit="north", run="r1", labels=labels, cause=cause, fingerprint="one", error="one")
+                after = policy.decide(policy.evolve(state, ended, now + 1), now + 1)
+                assert after.verb is Verb.HOLD, f"Exited left a hold: {after}"
+            return
 
 
 def check_beginning(policy: AnyPolicy) -> None:

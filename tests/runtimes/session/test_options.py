@@ -54,6 +54,8 @@ def of_two(session: SessionContext, other: int) -> None:
         (NAME, function, {"version": 2}, "version is 2"),
         (NAME, function, {"version": "x" * 201}, "version is"),
         (NAME, function, {"user": 5}, "its labels are"),
+        (NAME, function, {"user": "a\nb"}, "its labels are"),
+        (NAME, function, {"labels": 5}, "its labels are"),
         (NAME, function, {"labels": {"team": 5}}, "its labels are"),
         (NAME, function, {"causes": {"Broken": "error"}}, "causes has"),
         (NAME, function, {"input": ["a"]}, "its input is a list"),

@@ -239,8 +239,13 @@ def test_a_failed_stage_keeps_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("bad", "match"),
-    [(object(), "Encoding objects"), ("x" * (1024 * 1024), "would take")],
-    ids=["not JSON", "too large"],
+    [
+        (object(), "Encoding objects"),
+        ("x" * (1024 * 1024), "would take"),
+        (float("nan"), "'n' has something in it that would not come back"),
+        ({1: "key"}, "'n' has something in it that would not come back"),
+    ],
+    ids=["not JSON", "too large", "no number", "another key"],
 )
 def test_what_cannot_be_kept_fails_its_stage(bad: object, match: str) -> None:
     """Never half a checkpoint: the last good one stands."""

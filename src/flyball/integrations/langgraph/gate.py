@@ -11,8 +11,11 @@ to stop, they leave the graph.
 
 import asyncio
 import logging
+import math
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from decimal import Decimal
+from numbers import Real
 from typing import Any, Final
 
 from flyball.core.decision import PROCEED, Decision, Verb
@@ -69,16 +72,24 @@ class Supersteps:
         parts: Context,
         *,
         gauges: Mapping[str, str],
+        folded: Sequence[str],
+        reads: Callable[[str], Any],
         steps_max: int,
         rounds_max: int,
         goes_its_own_way: bool,
         heard: Callable[[Decision], None],
     ) -> None:
-        """A graph that `goes_its_own_way` has no wrap-up node: if it says itself that it stops, it may do so."""
+        """What is `folded` from many writes is in no update: `reads` has it. A graph that `goes_its_own_way` has no
+        wrap-up node: if it says itself that it stops, it may do so."""
         self._governor = governor
         self._now = governor.clock.now
         self._parts = parts
         self._keys = dict(gauges)
+        self._folded = tuple(folded)
+        self._reads = reads
+        self._seen: dict[str, Any] = {}
+        self._unread: set[str] = set()
+        """Gauges of which somebody was told that they are no numbers."""
         self._rounds_max = rounds_max
         self._goes_its_own_way = goes_its_own_way
         self._heard = heard
@@ -134,8 +145,10 @@ class Supersteps:
         """A node of that superstep is about to run. False: it is to be skipped. Raises Ended if the run is to stop."""
         if number != self._number:
             with self._turn:
-                if number != self._number and not self._enter_here(number, node):
-                    self._hold(self._entering(number, node))
+                if number != self._number:
+                    self._look()
+                    if not self._enter_here(number, node):
+                        self._hold(self._entering(number, node))
         return self.verdict is PROCEED or self._goes()
 
     def close(self) -> None:
@@ -170,8 +183,10 @@ class Supersteps:
             if self._turn_soon is None:
                 self._turn_soon = asyncio.Lock()
             async with self._turn_soon:
-                if number != self._number and not self._enter_here(number, node):
-                    await self._hold_soon(self._entering(number, node))
+                if number != self._number:
+                    self._look()
+                    if not self._enter_here(number, node):
+                        await self._hold_soon(self._entering(number, node))
         return self.verdict is PROCEED or self._goes()
 
     async def _hold_soon(self, talk: Talk) -> None:
@@ -193,23 +208,42 @@ class Supersteps:
         if isinstance(update, dict):
             for key in update:
                 if key in self._keys:
-                    self._read(self._keys[key], update[key])
+                    if key not in self._folded:
+                        self._read(self._keys[key], update[key])
                 elif key == SHOULD_STOP and update[key]:
                     self._stops = True
         elif isinstance(update, Command):
             self.note(update.update)
         elif isinstance(update, list | tuple):
             for part in update:
-                if isinstance(part, dict | Command):
-                    self.note(part)
+                self.note(dict((part,)) if _is_pair(part) else part)
+        elif update is not None:  # a state that is an object: its attributes are written
+            found = {key: getattr(update, key, None) for key in (*self._keys, SHOULD_STOP)}
+            self.note({key: value for key, value in found.items() if not callable(value)})
+
+    def _look(self) -> None:
+        """Read the gauges that are folded from what nodes write: only the state has them. What was there when the run
+        began is none of its doing."""
+        for key in self._folded:
+            value = self._reads(key)
+            if key in self._seen and value != self._seen[key]:
+                self._read(self._keys[key], value)
+            self._seen[key] = value
 
     def _read(self, gauge: str, value: Any) -> None:
-        if self.wraps_up or isinstance(value, bool) or not isinstance(value, int | float):
+        if self.wraps_up or value is None or isinstance(value, bool):
             return
-        if gauge == ROUND:
-            check_rounds(self._round, int(value), self._rounds_max)
-            self._round = int(value)
-        self._gauges[gauge] = float(value)
+        number = _number(value)
+        if math.isfinite(number):
+            if gauge == ROUND:
+                check_rounds(self._round, int(number), self._rounds_max)
+                self._round = int(number)
+            self._gauges[gauge] = number
+        elif gauge == ROUND and isinstance(value, float | int):
+            raise ValueError(f"the round is {number}: it is no number of a round")
+        elif gauge not in self._unread:
+            self._unread.add(gauge)
+            log.warning("%s: the %s is %.80r, which is no number: it is not read", self._parts.unit, gauge, value)
 
     # Both.
 
@@ -330,3 +364,16 @@ class Supersteps:
             self.skip()
             return False
         return True
+
+
+def _is_pair(part: object) -> bool:
+    """Whether it is a key with its value: an update may be a list of these."""
+    return isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], str)
+
+
+def _number(value: object) -> float:
+    """The number that a gauge is; not a finite one if it is none."""
+    try:
+        return float(value) if isinstance(value, Real | Decimal) else math.nan
+    except OverflowError:
+        return math.inf

@@ -22,10 +22,11 @@ from flyball.core.event import Cause, Event, Released
 from flyball.core.failure import FINGERPRINT_VERSION, fingerprint
 from flyball.core.policy import AnyPolicy, Key
 from flyball.core.time import Instant, Span, span
+from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.integrations.langgraph.errors import GraphChanged, GraphRefused, graph_refusal, with_outcome
 from flyball.integrations.langgraph.inline import InlineRun
-from flyball.integrations.langgraph.money import MICRO
+from flyball.integrations.langgraph.money import MICRO, depth
 from flyball.integrations.langgraph.nodes import Plan
 from flyball.integrations.langgraph.outcome import (
     BUDGET_EXCEEDED,
@@ -39,6 +40,7 @@ from flyball.integrations.langgraph.outcome import (
     status_of,
 )
 from flyball.integrations.langgraph.phases import STOP_REASON, AnyRun
+from flyball.integrations.langgraph.shape import DEPTH_MAX
 from flyball.integrations.missing import missing
 from flyball.policies import Budget
 from flyball.policies.budget import State as Spent
@@ -54,6 +56,7 @@ from flyball.runtimes.session.opening import known, opening
 
 try:
     from langchain_core.runnables import Runnable, RunnableConfig
+    from langgraph._internal._config import ensure_config
     from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
     from langgraph.pregel import Pregel
     from langgraph.types import Command, Send
@@ -64,6 +67,8 @@ log = logging.getLogger("flyball")
 
 VALUES: Final = "values"
 """The stream of which LangGraph makes one result."""
+CONF: Final = "configurable"
+
 TO: Final = "branch:to:"
 """How LangGraph names the channel that leads to a node."""
 TASKS: Final = "__pregel_tasks"
@@ -163,8 +168,14 @@ class _Call:
     def __init__(self, graph: "GuardedGraph", given: Any, config: RunnableConfig | None) -> None:
         self.graph = graph
         self.given = given
-        configurable = (config or {}).get("configurable", {})
-        thread = configurable.get("thread_id")
+        if depth() >= DEPTH_MAX:
+            text = f"{DEPTH_MAX} guarded graphs run inside each other, and {graph.name} would be one more"
+            raise FlyballError(text, remedy="Look at why it calls itself.")
+        self.configurable = ensure_config(graph.plan.graph.config, config)[CONF]
+        """As LangGraph sees it: with what the graph is bound to, and what is around the call."""
+        thread = self.configurable.get("thread_id")
+        if self.configurable.get("checkpoint_ns") and (config or {}).get(CONF, {}).get("thread_id") is None:
+            thread = None  # a call in a node of another graph: work of its own, unless it is said whose
         self.is_thread = thread is not None
         self.unit = graph.unit_of(str(thread) if self.is_thread else uuid.uuid4().hex[:16])
         self.outcome: Outcome | None = None
@@ -326,7 +337,7 @@ class GuardedGraph(Runnable[Any, Any]):
     def _stream(self, call: _Call, given: Any, config: Any, kwargs: Mapping[str, Any]) -> Iterator[Any]:
         saver = self._saver(call)
         if saver is not None:
-            self._check(call, saver.get_tuple(self._latest(config)))
+            self._check(call, saver.get_tuple(self._latest(call)))
         with _Watch(call) as watch:
             watch.block = block = call.block()
             with block as context:
@@ -339,7 +350,7 @@ class GuardedGraph(Runnable[Any, Any]):
     ) -> AsyncGenerator[Any, None]:
         saver = self._saver(call)
         if saver is not None:
-            self._check(call, await saver.aget_tuple(self._latest(config)))
+            self._check(call, await saver.aget_tuple(self._latest(call)))
         with _Watch(call) as watch:
             watch.block = block = await asyncio.to_thread(call.block)
             async with block as context:
@@ -378,9 +389,8 @@ class GuardedGraph(Runnable[Any, Any]):
         saver = self.plan.graph.checkpointer
         return saver if call.is_thread and isinstance(saver, BaseCheckpointSaver) else None
 
-    def _latest(self, config: Any) -> RunnableConfig:
-        configurable = (config or {}).get("configurable", {})
-        return {"configurable": {"checkpoint_ns": "", **configurable}}
+    def _latest(self, call: _Call) -> RunnableConfig:
+        return {"configurable": {"checkpoint_ns": "", **call.configurable}}
 
     def _check(self, call: _Call, kept: CheckpointTuple | None) -> None:
         """GraphChanged if the thread was left at a node that this graph does not have."""

@@ -5,15 +5,18 @@ Each call is waited for, so they come in order, and one that raises is heard. Wh
 """
 
 import asyncio
-from collections.abc import Sequence
+import itertools
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from flyball.integrations.langgraph.saver import Line, Service, run_coroutine
 from flyball.integrations.missing import missing
 
 try:
     from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+    from langchain_core.tracers._streaming import _StreamingCallbackHandler
     from langgraph.callbacks import GraphCallbackHandler
 except ImportError:
     raise missing("LangGraph", "langgraph") from None
@@ -23,6 +26,9 @@ HANDLERS: Final = "handlers"
 
 Callbacks = list[BaseCallbackHandler] | BaseCallbackManager | None
 """As a config has them."""
+
+TAP: Final = "tap"
+"""What a handler is told of each chunk of a stream that it wants to see; without a chunk: that was the last."""
 
 _EVENTS: Final = tuple(name for name in dir(GraphCallbackHandler) if name.startswith("on_"))
 
@@ -42,13 +48,38 @@ def all_of(callbacks: Callbacks) -> list[BaseCallbackHandler]:
 
 def service(handlers: Sequence[BaseCallbackHandler], *, loop: asyncio.AbstractEventLoop | None) -> Service:
     """Calls the handlers."""
+    taps: dict[int, _Tap] = {}
 
     def serve(place: int, event: str, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        if event == TAP:
+            number, run_id, *chunks = args
+            tap = taps.pop(number, None) or _Tap(handlers[place], run_id)
+            for chunk in chunks:
+                tap.show(chunk)
+                taps[number] = tap
+            return
         answer = getattr(handlers[place], event)(*args, **named)
         if asyncio.iscoroutine(answer):
             run_coroutine(answer, loop)
 
     return serve
+
+
+class _Tap:
+    """A stream in the process, as a handler sees it in the program: chunk by chunk, as they come."""
+
+    def __init__(self, handler: Any, run_id: UUID) -> None:
+        self._chunk: Any = None
+        self._seen = handler.tap_output_iter(run_id, self._chunks())
+
+    def show(self, chunk: Any) -> None:
+        """The next one has come. The handler takes it, and gives it back."""
+        self._chunk = chunk
+        next(self._seen, None)
+
+    def _chunks(self) -> Iterator[Any]:
+        while True:
+            yield self._chunk
 
 
 # In the process.
@@ -59,6 +90,8 @@ def passed_on(line: Line, callbacks: Callbacks, handlers: Sequence[BaseCallbackH
 
     def stand_in(handler: BaseCallbackHandler) -> BaseCallbackHandler:
         kind = RemoteGraphHandler if isinstance(handler, GraphCallbackHandler) else RemoteHandler
+        if isinstance(handler, _StreamingCallbackHandler):
+            kind = RemoteStreamHandler
         return kind(line, handlers.index(handler), handler)
 
     if isinstance(callbacks, BaseCallbackManager):
@@ -117,6 +150,33 @@ class RemoteHandler(BaseCallbackHandler):
 
 class RemoteGraphHandler(RemoteHandler, GraphCallbackHandler):
     """One that hears also of a graph's interrupts."""
+
+
+class RemoteStreamHandler(RemoteHandler, _StreamingCallbackHandler[Any]):
+    """One that sees what models and nodes stream. By its kind LangChain knows that they are to stream at all."""
+
+    def __init__(self, line: Line, place: int, handler: BaseCallbackHandler) -> None:
+        super().__init__(line, place, handler)
+        self._line, self._place = line, place
+
+    def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
+        """The same stream, which the handler sees."""
+        number = next(_numbers)
+        for chunk in output:
+            self._line.call(HANDLERS, self._place, TAP, (number, run_id, chunk), {})
+            yield chunk
+        self._line.call(HANDLERS, self._place, TAP, (number, run_id), {})
+
+    async def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """The same for coroutines."""
+        number = next(_numbers)
+        async for chunk in output:
+            await self._line.call_soon(HANDLERS, self._place, TAP, (number, run_id, chunk), {})
+            yield chunk
+        await self._line.call_soon(HANDLERS, self._place, TAP, (number, run_id), {})
+
+
+_numbers = itertools.count()
 
 
 def _hears(handler: BaseCallbackHandler, event: str) -> bool:

@@ -199,7 +199,6 @@ class _Line:
         except CannotSend as error:
             raise CannotCross(str(error)) from error
 
-
     def post(self, service: str, *args: Any) -> None:
         """Have it done in the program, in order, and do not wait."""
         self._unread = True

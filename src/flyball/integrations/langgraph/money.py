@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Final
 
 from flyball.core.amounts import MONEY
-from flyball.core.event import Amounts
+from flyball.core.event import Amounts, Work
 from flyball.errors import FlyballError
 from flyball.integrations.feed import MODEL, Feed, Usage
 from flyball.integrations.langchain import Callbacks
@@ -39,13 +39,16 @@ ACCOUNT: Final[ContextVar["Account | None"]] = ContextVar("flyball_account", def
 
 
 class Account:
-    """What a node has spent of its worst case. Its calls may be made in several threads."""
+    """What a node has spent of its worst case. Its calls may be made in several threads, and one of them may say what
+    it spent when the node has ended: then it is the run's."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Context) -> None:
+        self._run = run
         self._lock = threading.Lock()
         self._total: dict[str, int] = {}
         self._told = False
         self._unknown = False
+        self._settled = False
 
     def add(self, amounts: Amounts) -> None:
         """So much was spent."""
@@ -53,6 +56,9 @@ class Account:
             self._told = True
             for meter, amount in amounts.items():
                 self._total[meter] = self._total.get(meter, 0) + amount
+            late = self._settled
+        if late:
+            self._run.happened(Work(used=amounts))
 
     def lose_count(self) -> None:
         """Something was spent, and nobody says how much."""
@@ -61,6 +67,7 @@ class Account:
     def settle(self, step: StepBlock, reserved: Amounts, *, failed: bool) -> None:
         """Say what the node cost. If that is not known, its worst case; if it is known to be more, that."""
         with self._lock:
+            self._settled = True
             exact = self._told and not self._unknown and not failed
             meters = self._total.keys() | reserved.keys()
             used = {meter: max(self._total.get(meter, 0), 0 if exact else reserved.get(meter, 0)) for meter in meters}
@@ -99,10 +106,18 @@ class GraphCallbacks(Callbacks):
 
     def __init__(self, context: Context, *, worst_case: Given | None, prices: Prices | None) -> None:
         super().__init__(context, worst_case=worst_case, prices=prices)
+        self.depth = depth() + 1
+        """How many guarded graphs are in each other, down to this one."""
         self._feed = NodeFeed(context, worst_case=worst_case, prices=prices)
 
 
 register_configure_hook(CALLBACKS, inheritable=True)
+
+
+def depth() -> int:
+    """In how many guarded graphs this code is."""
+    around = CALLBACKS.get()
+    return around.depth if around is not None else 0
 
 
 def spent(amount: Given) -> None:

@@ -4,7 +4,7 @@ it (retries, caches, subgraphs, what it is given) is as it was.
 """
 
 import copy
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -12,7 +12,7 @@ from flyball.config import Settings
 from flyball.core.decision import Verb
 from flyball.errors import FlyballError
 from flyball.integrations.langgraph.errors import Ended, GraphRefused
-from flyball.integrations.langgraph.gate import Supersteps
+from flyball.integrations.langgraph.gate import SHOULD_STOP, Supersteps
 from flyball.integrations.langgraph.money import ACCOUNT, CALLBACKS, Account, GraphCallbacks
 from flyball.integrations.langgraph.options import Options
 from flyball.integrations.missing import missing
@@ -23,8 +23,9 @@ from flyball.runtimes.refusal import Refused
 
 try:
     from langchain_core.runnables import Runnable, RunnableConfig
+    from langgraph.channels.binop import BinaryOperatorAggregate
     from langgraph.constants import START
-    from langgraph.errors import GraphInterrupt
+    from langgraph.errors import GraphInterrupt, ParentCommand
     from langgraph.graph.state import CompiledStateGraph
     from langgraph.pregel import Pregel
     from langgraph.pregel._read import PregelNode
@@ -32,14 +33,15 @@ try:
 except ImportError:
     raise missing("LangGraph", "langgraph") from None
 
-RUN: Final = "__flyball_run"
+RUN: Final = "__pregel_flyball_run"
 """Where a node finds its run in the configuration. Names that begin so are LangGraph's own business: they are in no
-checkpoint, and in no trace."""
+checkpoint, in no trace, and in no chunk of a stream."""
 
 READ: Final = "__pregel_read"
 """Where LangGraph keeps the function that reads the channels."""
 
 AnyGraph = Pregel[Any, Any, Any, Any]
+Node = Callable[..., Awaitable[Any]]
 
 
 class Host(Protocol):
@@ -66,18 +68,23 @@ class Plan:
     """The same graph, entered at another node: at each that wraps up."""
     steps_max: int
     rounds_max: int
+    folded: tuple[str, ...]
+    """The gauges that are made of all that was written to them, by a reducer: not what a node writes, but what the
+    state has is their value."""
 
 
 def planned(graph: AnyGraph, options: Options, settings: Settings) -> Plan:
     """That graph, guarded."""
     gated = copy.copy(graph)
-    gated.nodes = {name: _gated(name, node, options.costs.get(name)) for name, node in graph.nodes.items()}
+    gauges = [key for key in (*options.gauges, SHOULD_STOP) if key in graph.channels]
+    gated.nodes = {name: _gated(name, node, options.costs.get(name), gauges) for name, node in graph.nodes.items()}
     return Plan(
         gated,
         options,
         {node: _entered_at(gated, node) for node in set(options.wrap_up.values())},
         options.steps_max(settings),
         options.rounds_max(settings),
+        tuple(key for key in options.gauges if isinstance(graph.channels.get(key), BinaryOperatorAggregate)),
     )
 
 
@@ -90,12 +97,12 @@ def on(graph: AnyGraph, **parts: Any) -> AnyGraph:
     return other
 
 
-def _gated(name: str, node: PregelNode, cost: Given | None) -> PregelNode:
+def _gated(name: str, node: PregelNode, cost: Given | None, gauges: Iterable[str]) -> PregelNode:
     if name == START or node.node is None:
         return node
     gated = copy.copy(node)
     # What LangGraph computes once and keeps there: the node with all that it writes.
-    gated.__dict__["node"] = GatedNode(name, node.node, cost)
+    gated.__dict__["node"] = GatedNode(name, node.node, cost, gauges)
     return gated
 
 
@@ -119,9 +126,11 @@ def _entered_at(graph: AnyGraph, node: str) -> AnyGraph:
 class GatedNode(Runnable[Any, Any]):
     """A node that asks leave before it runs."""
 
-    def __init__(self, name: str, inner: Runnable[Any, Any], cost: Given | None) -> None:
+    def __init__(self, name: str, inner: Runnable[Any, Any], cost: Given | None, gauges: Iterable[str]) -> None:
+        """`gauges` are the keys of the state that matter."""
         self.name = self._node = name
         self._inner = inner
+        self._gauges = tuple(gauges)
         self._cost = cost
         self._reserved = whole(cost)
 
@@ -141,6 +150,9 @@ class GatedNode(Runnable[Any, Any]):
         except GraphInterrupt:
             host.interrupted()
             raise
+        except ParentCommand as leaves:
+            host.gate.note(leaves.args[0])
+            raise
         except Refused as refused:
             return self._refused(host, refused)
         finally:
@@ -151,12 +163,15 @@ class GatedNode(Runnable[Any, Any]):
 
     def _paid(self, host: Host, given: Any, config: RunnableConfig | None, kwargs: Mapping[str, Any]) -> Any:
         with host.context.step(self._node, cost=self._cost) as step:
-            account = Account()
+            account = Account(host.context)
             here = ACCOUNT.set(account)
             failed = True
             try:
                 update = self._inner.invoke(given, config, **kwargs)
                 failed = False
+            except ParentCommand:  # a subgraph that is left by a command has done its work
+                failed = False
+                raise
             finally:
                 ACCOUNT.reset(here)
                 account.settle(step, self._reserved, failed=failed)
@@ -166,17 +181,27 @@ class GatedNode(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002 - LangChain's
         """`invoke`, without blocking the loop."""
+        return await self._run_soon(self._inner.ainvoke, input, config, kwargs)
+
+    async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: A002 - LangChain's
+        """LangGraph reads nodes so where somebody listens to their events: then he hears of what they stream, too."""
+        yield await self._run_soon(self._streamed, input, config, kwargs)
+
+    async def _run_soon(self, node: Node, given: Any, config: RunnableConfig | None, kwargs: Mapping[str, Any]) -> Any:
         host, number = self._host(config)
         if not await host.gate.enter_soon(number, self._node):
             return None
         here, hears = CURRENT.set(host.context), CALLBACKS.set(host.callbacks)
         try:
             if self._cost is None:
-                update = await self._inner.ainvoke(input, config, **kwargs)
+                update = await node(given, config, **kwargs)
             else:
-                update = await self._paid_soon(host, input, config, kwargs)
+                update = await self._paid_soon(host, node, given, config, kwargs)
         except GraphInterrupt:
             host.interrupted()
+            raise
+        except ParentCommand as leaves:
+            host.gate.note(leaves.args[0])
             raise
         except Refused as refused:
             return self._refused(host, refused)
@@ -186,22 +211,31 @@ class GatedNode(Runnable[Any, Any]):
         host.gate.note(update)
         return update
 
-    async def _paid_soon(self, host: Host, given: Any, config: RunnableConfig | None, kwargs: Mapping[str, Any]) -> Any:
+    async def _paid_soon(
+        self, host: Host, node: Node, given: Any, config: RunnableConfig | None, kwargs: Mapping[str, Any]
+    ) -> Any:
         async with host.context.step(self._node, cost=self._cost) as step:
-            account = Account()
+            account = Account(host.context)
             here = ACCOUNT.set(account)
             failed = True
             try:
-                update = await self._inner.ainvoke(given, config, **kwargs)
+                update = await node(given, config, **kwargs)
                 failed = False
+            except ParentCommand:  # a subgraph that is left by a command has done its work
+                failed = False
+                raise
             finally:
                 ACCOUNT.reset(here)
                 account.settle(step, self._reserved, failed=failed)
         return update
 
-    async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:  # noqa: A002 - LangChain's
-        """What it writes, in one piece: LangGraph reads nodes so where somebody listens to their events."""
-        yield await self.ainvoke(input, config, **kwargs)
+    async def _streamed(self, given: Any, config: RunnableConfig | None, **kwargs: Any) -> Any:
+        """Run the node as a stream. That does not say what the node wrote: the state is asked."""
+        async for _ in self._inner.astream(given, config, **kwargs):
+            pass
+        reads = (config or {}).get("configurable", {})[READ]
+        before = reads(list(self._gauges), False)
+        return {key: value for key, value in reads(list(self._gauges), True).items() if value != before.get(key)}
 
     # Both.
 

@@ -26,8 +26,10 @@ STOP_REASON: Final = "stop_reason"
 """The key of a state that says why the graph stops."""
 
 BEYOND: Final = 2
-"""By so much LangGraph's own limit of steps is above ours, unless another is given: ours counts over all runs of the
-work, and is to be the one that speaks."""
+"""By so much LangGraph's own limit of steps is above ours, unless a lower one is given: ours counts over all runs of
+the work, and is to be the one that speaks."""
+
+CONF: Final = "configurable"
 
 
 class AnyRun(Protocol):
@@ -80,6 +82,8 @@ class GraphRun:
             governor,
             self.context,
             gauges=plan.options.gauges,
+            folded=plan.folded,
+            reads=self._read,
             steps_max=plan.steps_max,
             rounds_max=plan.rounds_max,
             goes_its_own_way=not plan.options.wrap_up,
@@ -95,6 +99,10 @@ class GraphRun:
         self.gate.hear(decision)
         if decision.verb >= Verb.STOP:
             self.context.end(decision)
+
+    def _read(self, key: str) -> Any:
+        """That key of the state, as it is at the superstep at hand."""
+        return self.reads([key], False).get(key) if self.reads is not None else None
 
     def interrupted(self) -> None:
         """A node waits for a person."""
@@ -152,11 +160,15 @@ class GraphRun:
     def _configured(self, config: Any) -> Any:
         """The configuration, by which the nodes find this run."""
         given = (config or {}).get("recursion_limit") or (self._graph.config or {}).get("recursion_limit")
+        most = self._plan.steps_max + BEYOND
         merged = ensure_config(config)
+        if self._graph.checkpointer and not merged["configurable"] and not (self._graph.config or {}).get(CONF):
+            return merged  # LangGraph says itself that there is no thread
         return {
             **merged,
             "configurable": {**merged["configurable"], RUN: self},
-            "recursion_limit": given or self._plan.steps_max + BEYOND,
+            # Not above ours: nodes whose results come from a cache, and those of subgraphs, are counted only there.
+            "recursion_limit": min(given or most, most),
         }
 
     def _second(self, config: Any) -> tuple[AnyGraph, Any, Any] | None:

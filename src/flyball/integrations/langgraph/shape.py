@@ -22,7 +22,7 @@ ANYWHERE: Final = "(anywhere)"
 """Where a conditional edge leads of which nobody said where. One place for all of them keeps the walk linear."""
 
 DEPTH_MAX: Final = 16
-"""How deep graphs may lie in each other and be looked at. LangGraph itself gives up long before."""
+"""How deep graphs may lie in each other, be looked at, and run. LangGraph itself gives up long before."""
 
 
 def validate_graph_acyclic(graph: Any) -> None:
