@@ -125,6 +125,21 @@ def test_ends(begin: Begin, work: Callable[[Link], None], grace: float) -> None:
     assert gone(forked).signal == signal.SIGKILL
 
 
+def test_ends_its_own_forks(begin: Begin) -> None:
+    """A run that ends in order can end what it forked off itself by a signal, as a pool of workers does."""
+
+    def work(link: Link) -> None:
+        link.on_end(lambda: None)
+        pid = os.fork()
+        if not pid:
+            time.sleep(600)
+            os._exit(0)
+        os.kill(pid, signal.SIGTERM)
+        link.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+    assert take(begin(work)) == -signal.SIGTERM
+
+
 @pytest.mark.parametrize("returns", [True, False], ids=["returns", "is ended"])
 def test_forks_on(begin: Begin, returns: bool) -> None:
     """Also a line of processes is ended of which each forks the next and is gone, in a session of its own: the newest

@@ -128,10 +128,24 @@ def _flush() -> None:
             stream.flush()
 
 
+def _forks() -> None:
+    """The run forks. A signal to end that comes before the fork has its own handlers must not be lost there."""
+    if _link:
+        _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+
+
+def _has_forked() -> None:
+    mask = _forking.__dict__.pop("mask", None)
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 def _forked_off() -> None:
     """In a fork of the run: it has no link."""
     while _link:
         _link.pop().forget()
+    _has_forked()
 
 
-os.register_at_fork(after_in_child=_forked_off)
+_forking = threading.local()
+os.register_at_fork(before=_forks, after_in_parent=_has_forked, after_in_child=_forked_off)

@@ -114,7 +114,7 @@ class Link:
         """End in order: when the run is to end, that is called, in a thread of the link, and the run has its grace.
         Without it, it is killed at once. To be called in the run's main thread."""
         self._at_end = callback
-        signal.signal(signal.SIGTERM, lambda *_: None)
+        signal.signal(signal.SIGTERM, _stay)
         self._send(Kind.HEEDS, 0, b"")
 
     def raised(self, error: BaseException) -> None:
@@ -130,7 +130,10 @@ class Link:
         self._send(Kind.LEAVES, code, b"")
 
     def forget(self) -> None:
-        """In a fork of the run: what it would say here would get between the frames of the run."""
+        """In a fork of the run: what it would say here would get between the frames of the run. And it ends when it is
+        told to by a signal: whoever forked it off, such as a pool of workers, waits for that."""
+        if signal.getsignal(signal.SIGTERM) is _stay:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._cut = True
         self._sending = threading.Lock()
         self._channel.close()
@@ -202,3 +205,7 @@ def _said(what: str) -> Iterator[None]:
         yield
     except Exception:
         log.exception("%s could not be handled", what)
+
+
+def _stay(number: int, frame: object) -> None:
+    """The handler of SIGTERM in a run that ends in order: the link has told it, too."""
