@@ -65,7 +65,8 @@ def _print(said: Mapping[str, Any], *, some: bool) -> None:
         return
     counts = ", ".join(f"{number} {word}" for word, number in said["counts"].items())
     fired = [f"layer {layer} ({LAYERS[int(layer)]}) {number}x" for layer, number in said["layers"].items() if number]
-    click.echo(f"{len(found)} sessions: {counts}" + (f"; ended by {', '.join(fired)}" if fired else ""))
+    sessions = f"{len(found)} session{'s' if len(found) != 1 else ''}"
+    click.echo(f"{sessions}: {counts}" + (f"; ended by {', '.join(fired)}" if fired else ""))
     click.echo("")
     lines = table(HEAD, [_row(one, now) for one in found], width())
     click.echo(lines[0])

@@ -16,6 +16,7 @@ import msgspec
 
 from flyball.core.event import Resume, Start, Step
 from flyball.core.policy import AnyPolicy, Key
+from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.policies import ALL
 from flyball.store import Draft, Drafter, Snapshot
@@ -33,6 +34,9 @@ SCOPES: Final = ("unit", "run", "fleet")
 
 DAMAGED: Final = (msgspec.MsgspecError, TypeError, ValueError, LookupError)
 """What becomes of bytes that are no definition."""
+
+WORK: Final = b'"policy":"Session"'
+"""Is in the definition of every piece of work. Nobody takes its limits from it by defining it as something else."""
 
 _KINDS: Final = {kind.__name__: kind for kind in ALL}
 _EVENTS: Final = {kind.__name__: kind for kind in (Start, Step, Resume)}
@@ -60,7 +64,12 @@ def _keeping(governor: Governor, units: Sequence[str]) -> tuple[list[Key], Draft
         return Draft(max(governor.clock.now(), snapshot.at), changed, None) if changed else None
 
     keys = list(now)
-    return (keys, draft) if governor.store.read(keys).records != now else None
+    kept = governor.store.read(keys).records
+    for key, data in kept.items():
+        if WORK in data and WORK not in now[key]:
+            text = f"{key.subject} is a session or a thread of a graph, and has the limits of one"
+            raise FlyballError(text, remedy="Give what is no session a name of its own.")
+    return (keys, draft) if kept != now else None
 
 
 class Definitions:

@@ -1,8 +1,12 @@
 """Sessions in trouble: stores that are full or damaged, processes that slept for too long, programs with too many
 sessions. What is wrong is said, nothing is counted for it, and nothing is given away."""
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -294,3 +298,20 @@ def test_what_was_forgotten_still_has_its_limits(monkeypatch: pytest.MonkeyPatch
         steps = session.show().steps
         assert (steps.used, steps.max) == (3, 3)
     assert len([event for unit in range(5) for event in scene.events(Exited, f"work{unit}")]) == 5
+
+
+def test_session_is_not_made_something_else(tmp_path: Path) -> None:
+    """Nobody takes the limits from a session by defining an agent, a block or a command of its name."""
+    with flyball.open("program", state_dir=tmp_path) as guard:
+        guard.session("work", lambda _: None).run()
+    with flyball.open("other", state_dir=tmp_path) as guard:
+        with pytest.raises(FlyballError, match="work is a session"), guard.watch("work"):
+            raise AssertionError("begun")
+        guard.agent("work")(lambda _: None)
+        with pytest.raises(FlyballError, match="work is a session"):
+            guard.run()
+    env = {**os.environ, "FLYBALL_STATE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "flyball", "run", "--name", "work", "--", "true"]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, "Traceback" in ran.stderr) == (2, False)
+    assert "work is a session" in ran.stderr

@@ -55,7 +55,7 @@ def forget_old(governor: Governor, kept_max: int) -> int:
     kinds = {
         key.subject: policy.of
         for key, data in store.states(definitions.NAME).items()
-        if b'"Session"' in data
+        if definitions.WORK in data
         for policy in definitions.read(key.subject, data)
         if isinstance(policy, Session)
     }
