@@ -37,6 +37,7 @@ MISSED_BY = {
     "Restart": "test_auto_restart.py::test_eleventh_restart_within_an_hour_waits",
     "Revision": "test_anti_loop.py::test_changes_that_nobody_made_clear_only_so_often",
     "Rounds": "test_layers.py::test_rounds",
+    "Session": "test_resume_limit.py::test_nobody_gets_round_the_counter",
     "Stall": "test_layers.py::test_rehashing_is_noticed",
     "Storm": "test_anti_loop.py::test_restart_storm_in_seven_steps",
 }

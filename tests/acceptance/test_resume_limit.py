@@ -87,6 +87,20 @@ def test_start_is_no_resume(supervise: Supervise) -> None:
     assert resumes(supervisor) == 0
 
 
+def test_nobody_gets_round_the_counter(supervise: Supervise) -> None:
+    """S2-17: a session that is not done cannot be begun anew, so nobody gets round the counter; and one that is done has
+    nothing to resume."""
+    supervisor = supervise("session")
+    assert supervisor.resume().codes == ("not_paused",)
+    supervisor.start()
+    supervisor.exit(cause=Cause.STOPPED)
+    assert supervisor.start(again=False).codes == ("not_done_yet",)
+    assert supervisor.resume().proceeds
+    supervisor.exit(cause=Cause.DONE)
+    assert supervisor.resume().codes == ("not_paused",)
+    assert supervisor.start(again=False).proceeds
+
+
 def test_one_small_row_is_written(supervise: Supervise) -> None:
     """S2-02, S2-39, S2-42: a resume costs one journal entry, and its counter is one field."""
     supervisor = supervise("session")
