@@ -88,8 +88,8 @@ def test_start_is_no_resume(supervise: Supervise) -> None:
 
 
 def test_nobody_gets_round_the_counter(supervise: Supervise) -> None:
-    """S2-17: a session that is not done cannot be begun anew, so nobody gets round the counter; and one that is done has
-    nothing to resume."""
+    """S2-17: a session that is not done cannot be begun anew, so nobody gets round the counter; and one that is done
+    has nothing to resume."""
     supervisor = supervise("session")
     assert supervisor.resume().codes == ("not_paused",)
     supervisor.start()
