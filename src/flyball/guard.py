@@ -64,6 +64,7 @@ from flyball.store import Store
 log = logging.getLogger("flyball")
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 EXIT_BY_SIGNAL: Final = 128
 """Added to a signal's number it is the exit code, as shells have it."""
@@ -323,7 +324,7 @@ class Guard:
         (seconds of one run), `steps`, `resumes` and `budget` (of all runs together) are as the settings say where they
         are left out. `wait` is for how many seconds a cooldown is waited for.
         """
-        session_options.check_function(name, function)
+        check_function(name, function, session_options.SESSION)
         unit = session_options.session_unit(
             name,
             deadline=deadline,
@@ -344,7 +345,7 @@ class Guard:
         def define() -> None:
             if self._sessions.get(name) is not session:
                 self._put(unit, *budgets)
-                self._remember(session)
+                self._newest(self._sessions, name, session)
 
         session = Session(
             self.governor,
@@ -362,17 +363,6 @@ class Guard:
         )
         define()
         return session
-
-    def _remember(self, session: Session) -> None:
-        """As the newest. The oldest is forgotten if there are too many; when it is run, it is known once more."""
-        self._sessions.pop(session.id, None)
-        self._sessions[session.id] = session
-        if len(self._sessions) > SESSIONS_MAX:
-            oldest, other = self._sessions.popitem(last=False)
-            if self.governor.live_runs(oldest):  # its limits are needed
-                self._sessions[oldest] = other
-            else:
-                self.governor.panel.drop(oldest)
 
     def resume(self, name: str, checkpoint: str | None = None) -> bool:
         """Resume the session of that name now, from its last good checkpoint or the one that is named. Whether it was
@@ -467,15 +457,20 @@ class Guard:
         """Put a piece of work that an integration runs, such as a graph, under this guard; `own` safeguards win over
         the settings. Whoever runs it tells what is returned of each start and exit."""
         self._put(unit, *own)
-        self._works[unit.name] = None
-        self._works.move_to_end(unit.name)
-        if len(self._works) > SESSIONS_MAX:
-            oldest, _ = self._works.popitem(last=False)
+        self._newest(self._works, unit.name, None)
+        return self._work_said
+
+    def _newest(self, known: OrderedDict[str, T], name: str, work: T) -> None:
+        """Know of that piece of work as the newest. The oldest is forgotten if there are too many; when it is run, it
+        is known once more."""
+        known[name] = work
+        known.move_to_end(name)
+        if len(known) > SESSIONS_MAX:
+            oldest, other = known.popitem(last=False)
             if self.governor.live_runs(oldest):  # its limits are needed
-                self._works[oldest] = None
+                known[oldest] = other
             else:
                 self.governor.panel.drop(oldest)
-        return self._work_said
 
     def _work_said(self, name: str, event: Event, decision: Decision) -> None:
         self._say(name, event, decision)

@@ -26,6 +26,7 @@ from flyball.core.decision import Decision, Verb
 from flyball.core.event import Cause, Event, Exited
 from flyball.core.time import FOREVER, SECOND
 from flyball.governor import VERB_NAMES
+from flyball.policies.budget import OVER_BUDGET
 from flyball.runtimes.foreground import Outcome
 from flyball.runtimes.sink import Sink
 from flyball.runtimes.terminal import Terminal
@@ -38,8 +39,6 @@ BY_SIGNAL: Final = 128
 
 OF_THE_FLEET: Final = ("storm", "clock")
 """Policies that hold everybody."""
-
-BROKE: Final = "cost_budget_exceeded"
 
 QUESTION: Final = "Enter to restart, q to quit: "
 
@@ -133,7 +132,7 @@ def exit_code(outcome: Outcome) -> int:
 
 def _is_broke(outcome: Outcome) -> bool:
     """It was told to end because its money is spent, or may not start again for that reason."""
-    return BROKE in outcome.decision.codes or (outcome.exited is not None and outcome.exited.error == BROKE)
+    return OVER_BUDGET in outcome.decision.codes or (outcome.exited is not None and outcome.exited.error == OVER_BUDGET)
 
 
 def ways_on(unit: str, outcome: Outcome) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from flyball.control import circuits
 from flyball.control.context import LISTED_MAX, Args, CommandError, Context, known_units, meant
-from flyball.control.sessions import CALL, checkpoint_of, kind_of, known_session
+from flyball.control.sessions import checkpoint_of, kind_of, known_session
 from flyball.control.sessions import view as session_view
 from flyball.control.shapes import FailureView, SessionWord
 from flyball.control.text import one_line, times
@@ -16,6 +16,7 @@ from flyball.core.event import Held, Released, Start
 from flyball.governor import NO_ROWS, Rows
 from flyball.policies import Session
 from flyball.policies.restart import ENDED_BY_POLICY
+from flyball.policies.session import CALL
 from flyball.store import checkpoints
 
 NOTE_MAX: Final = 500

@@ -6,7 +6,6 @@ It tells what there is to see and what to look at; it does not guess which of it
 from collections.abc import Iterator
 from typing import Final
 
-from flyball.control.sessions import CALL, OUT_OF_RESUMES
 from flyball.control.shapes import LayerView, MomentView, PostMortemView, SessionView, SessionWord, TimeView
 from flyball.control.story import Story
 from flyball.control.text import counted, entry_text, length, times
@@ -14,7 +13,8 @@ from flyball.core.amounts import MONEY, amount_text
 from flyball.core.event import Beat, Exited, Released, Resume, Start, Step, Stepped
 from flyball.core.layers import LAYERS, layer_of
 from flyball.core.time import Instant, seconds
-from flyball.policies import resume_limit
+from flyball.policies.limit import OUT_OF_RESUMES, RESUMES
+from flyball.policies.session import CALL
 
 TIMELINE_MAX: Final = 100
 """Moments that are told: the newest. `flyball events` has all."""
@@ -24,7 +24,6 @@ LASTS_NORMAL: Final = (300, 900)
 """Seconds that a run normally takes."""
 MOST: Final = 0.5
 """The share of the time from which on one pattern is worth being named."""
-RESUMES: Final = resume_limit().name
 """The policy that counts them: what a person makes it forget is counted anew."""
 ENDED_EARLY: Final = (SessionWord.TIMED_OUT, SessionWord.BUDGET_EXCEEDED, SessionWord.STOPPED)
 

@@ -24,15 +24,12 @@ from flyball.core.event import Cause, Exited, Resume, Step
 from flyball.core.layers import LAYERS, layer_of
 from flyball.core.time import seconds
 from flyball.policies import Budget, Deadline, Limit, Restart, Rounds, Session
+from flyball.policies.budget import OVER_BUDGET
+from flyball.policies.limit import OUT_OF_RESUMES
 from flyball.policies.session import PERSON
 from flyball.policies.session import State as Known
 from flyball.store import checkpoints
 from flyball.store.checkpoints import Checkpoint
-
-OUT_OF_RESUMES: Final = "max_resume_attempts_exceeded"
-CALL: Final = "call"
-"""The kind of work that is one call of a graph, without a thread: nothing is left of it to resume."""
-BANKRUPT: Final = "cost_budget_exceeded"
 
 WORDS: Final = {
     Cause.DONE: SessionWord.COMPLETED,
@@ -137,7 +134,7 @@ def _status(seen: UnitView, known: Known, ended: Exited | None, opinions: Sequen
     last = ended.cause if ended else next((state.last for _, state, _ in states_of(Restart, opinions, "unit")), None)
     if last is None:
         return SessionWord.STOPPED if known.begun else SessionWord.PENDING
-    if ended is not None and ended.error == BANKRUPT and not last.done:
+    if ended is not None and ended.error == OVER_BUDGET and not last.done:
         return SessionWord.BUDGET_EXCEEDED
     if last is Cause.STOPPED and any(reason.policy == "manual" and reason.verb == "hold" for reason in seen.reasons):
         return SessionWord.PAUSED

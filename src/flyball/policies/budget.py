@@ -6,6 +6,7 @@ really cost. Some of the limit can be kept back for the last step, so that there
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from flyball.core.amounts import MONEY, amount_text
 from flyball.core.decision import Allowance, Decision, Reason, Verb, proceed, refuse
@@ -13,6 +14,9 @@ from flyball.core.event import Event, Exited, Released, Settled, Start, Step, St
 from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import FOREVER, Instant, Span, format_span
+
+OVER_BUDGET: Final = "cost_budget_exceeded"
+"""The code of what would cost more than there is."""
 
 
 class State(PolicyState, frozen=True):
@@ -92,7 +96,7 @@ class Budget:
             text += f", {amount_text(self.meter, self.kept_back)} of it kept back for the last step"
         remedy = "Raise the budget, or settle what runs that died still hold: `flyball settle`."
         until = (now // self.every + 1) * self.every if self.every and self.over is Verb.WAIT else FOREVER
-        return refuse(self.over, Reason(self.name, "cost_budget_exceeded", text, remedy), until)
+        return refuse(self.over, Reason(self.name, OVER_BUDGET, text, remedy), until)
 
     def current(self, state: State, now: Instant) -> State:
         """The state as it is at that instant: a new period starts with nothing spent; what is reserved stays so."""

@@ -7,6 +7,7 @@ the fourth, of three.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from flyball.core.decision import PROCEED, Allowance, Decision, Reason, Verb, proceed, refuse
 from flyball.core.event import Event, Exited, Released, Resume, Start, Step, Stepped
@@ -88,3 +89,10 @@ def resume_limit(most: int = 3, *, forgives: bool = False) -> Limit:
         by="unit",
         at=Gate.START,
     )
+
+
+RESUMES: Final = resume_limit().name
+"""The policy that counts them."""
+
+OUT_OF_RESUMES: Final = resume_limit().code
+"""The code of what was resumed too often."""

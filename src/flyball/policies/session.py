@@ -14,6 +14,9 @@ from flyball.core.policy import Gate
 from flyball.core.policy import State as PolicyState
 from flyball.core.time import MINUTE, Instant, Span, later
 
+CALL: Final = "call"
+"""The kind of work that is one call of a graph, without a thread: when it ended, nothing is left to resume."""
+
 PERSON: Final = "person"
 """The pause that only a person ends."""
 

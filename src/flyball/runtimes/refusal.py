@@ -6,6 +6,7 @@ Inside the core a refusal is a value. Here it leaves the block that must not run
 from flyball.core.decision import Decision, Reason, Verb
 from flyball.core.time import FOREVER, SECOND, Instant
 from flyball.errors import FlyballError
+from flyball.policies.budget import OVER_BUDGET
 
 
 class Refused(FlyballError):
@@ -45,7 +46,7 @@ class CircuitOpen(Refused):
 def refusal(decision: Decision, now: Instant, what: str = "") -> Refused:
     """The exception for a decision that is no leave."""
     codes = decision.codes
-    if "cost_budget_exceeded" in codes:
+    if OVER_BUDGET in codes:
         return OutOfBudget(decision, now, what)
     if "circuit_open" in codes or "circuit_half_open" in codes:
         return CircuitOpen(decision, now, what)

@@ -36,6 +36,7 @@ from flyball.core.panel import Panel
 from flyball.core.policy import AnyPolicy
 from flyball.core.time import DAY, FOREVER, SECOND, Instant, Span, later
 from flyball.governor import Governor
+from flyball.policies.budget import OVER_BUDGET
 from flyball.store import Store
 
 BEGIN: Final[Instant] = 1_700_000_000 * SECOND
@@ -600,7 +601,7 @@ class _Simulation:
 _CAUSES: Final = {
     "timeout": Cause.TIMEOUT,
     "idle_timeout": Cause.TIMEOUT,
-    "cost_budget_exceeded": Cause.STARVED,
+    OVER_BUDGET: Cause.STARVED,
     "finishing": Cause.STOPPED,
 }
 

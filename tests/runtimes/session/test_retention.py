@@ -10,10 +10,11 @@ from flyball.config.build import policies_of
 from flyball.core.event import Cause, Exited, Start
 from flyball.core.panel import Panel
 from flyball.policies import Session
+from flyball.policies.session import CALL
 from flyball.replay.journal import replay
 from flyball.runtimes.session import retention
 from flyball.runtimes.session.context import SessionContext
-from flyball.runtimes.session.retention import CALL, forget_old
+from flyball.runtimes.session.retention import forget_old
 from flyball.runtimes.session.work import SessionPaused
 from flyball.store.checkpoints import CHECKPOINT
 

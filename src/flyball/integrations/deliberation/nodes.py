@@ -25,6 +25,7 @@ from flyball.integrations.deliberation.similarity import (
     rounds_alike,
 )
 from flyball.policies import Budget, Convergence, Rounds
+from flyball.policies.budget import OVER_BUDGET
 from flyball.policies.budget import State as Spent
 from flyball.policies.rounds import State as Round
 from flyball.runtimes.agent.context import Context
@@ -42,7 +43,6 @@ class Node(Protocol):
 
 Contribution = Mapping[str, Any]
 
-OVER_BUDGET: Final = "cost_budget_exceeded"
 
 HEARD_MAX: Final = 2 * VOICES_MAX
 """Contributions of earlier rounds, the latest, that a new one may repeat."""

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from flyball.config import Settings
 from flyball.config.units import Unit
+from flyball.core.amounts import MILLION
 from flyball.core.codec import decode_state
 from flyball.core.decision import Decision
 from flyball.core.event import Cause, Event, Released
@@ -26,7 +27,7 @@ from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.integrations.langgraph.errors import GraphChanged, GraphRefused, graph_refusal, with_outcome
 from flyball.integrations.langgraph.inline import InlineRun
-from flyball.integrations.langgraph.money import MICRO, depth
+from flyball.integrations.langgraph.money import depth
 from flyball.integrations.langgraph.nodes import Plan
 from flyball.integrations.langgraph.outcome import (
     BUDGET_EXCEEDED,
@@ -429,7 +430,7 @@ class GuardedGraph(Runnable[Any, Any]):
     def _spent(self, unit: str) -> Decimal:
         key = Key(Budget().name, "unit", unit)
         data = self.guard.governor.store.read([key]).records.get(key)
-        return Decimal(decode_state(Spent, data).spent) / MICRO if data is not None else Decimal(0)
+        return Decimal(decode_state(Spent, data).spent) / MILLION if data is not None else Decimal(0)
 
     def _result(self, call: _Call, values: Any) -> Any:
         """The values that LangGraph made of the stream, as an outcome, where they are a mapping."""

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from decimal import Decimal
 from typing import Final
 
-from flyball.core.amounts import MONEY
+from flyball.core.amounts import MILLION, MONEY
 from flyball.core.event import Amounts, Work
 from flyball.errors import FlyballError
 from flyball.integrations.feed import MODEL, Feed, Usage
@@ -26,9 +26,6 @@ try:
     from langchain_core.tracers.context import register_configure_hook
 except ImportError:
     raise missing("LangGraph", "langgraph") from None
-
-MICRO: Final = 1_000_000
-"""Millionths in one of money."""
 
 CALLBACKS: Final[ContextVar["GraphCallbacks | None"]] = ContextVar("flyball_callbacks", default=None)
 """Hears of the calls of tools and models in the node at hand. LangChain asks for it where such a call begins, so that
@@ -71,7 +68,7 @@ class Account:
             exact = self._told and not self._unknown and not failed
             meters = self._total.keys() | reserved.keys()
             used = {meter: max(self._total.get(meter, 0), 0 if exact else reserved.get(meter, 0)) for meter in meters}
-        step.spent({meter: Decimal(amount) / MICRO if meter == MONEY else amount for meter, amount in used.items()})
+        step.spent({meter: Decimal(amount) / MILLION if meter == MONEY else amount for meter, amount in used.items()})
 
 
 class NodeFeed(Feed):

@@ -4,8 +4,10 @@ it (retries, caches, subgraphs, what it is given) is as it was.
 """
 
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Final, Protocol
 
 from flyball.config import Settings
@@ -17,6 +19,7 @@ from flyball.integrations.langgraph.money import ACCOUNT, CALLBACKS, Account, Gr
 from flyball.integrations.langgraph.options import Options
 from flyball.integrations.missing import missing
 from flyball.runtimes.agent.context import Context
+from flyball.runtimes.agent.step import StepBlock
 from flyball.runtimes.amounts import Given, whole
 from flyball.runtimes.current import CURRENT
 from flyball.runtimes.refusal import Refused
@@ -123,6 +126,28 @@ def _entered_at(graph: AnyGraph, node: str) -> AnyGraph:
     return other
 
 
+class _Inside:
+    """Inside a node: whatever is called there belongs to its run, and how it is left is noted."""
+
+    __slots__ = ("_hears", "_here", "_host")
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def __enter__(self) -> None:
+        self._here, self._hears = CURRENT.set(self._host.context), CALLBACKS.set(self._host.callbacks)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        CURRENT.reset(self._here)
+        CALLBACKS.reset(self._hears)
+        if isinstance(error, GraphInterrupt):
+            self._host.interrupted()
+        elif isinstance(error, ParentCommand):
+            self._host.gate.note(error.args[0])
+
+
 class GatedNode(Runnable[Any, Any]):
     """A node that asks leave before it runs."""
 
@@ -141,40 +166,16 @@ class GatedNode(Runnable[Any, Any]):
         host, number = self._host(config)
         if not host.gate.enter(number, self._node):
             return None
-        here, hears = CURRENT.set(host.context), CALLBACKS.set(host.callbacks)
         try:
-            if self._cost is None:
-                update = self._inner.invoke(input, config, **kwargs)
-            else:
-                update = self._paid(host, input, config, kwargs)
-        except GraphInterrupt:
-            host.interrupted()
-            raise
-        except ParentCommand as leaves:
-            host.gate.note(leaves.args[0])
-            raise
+            with _Inside(host):
+                if self._cost is None:
+                    update = self._inner.invoke(input, config, **kwargs)
+                else:
+                    with host.context.step(self._node, cost=self._cost) as step, self._accounted(host, step):
+                        update = self._inner.invoke(input, config, **kwargs)
         except Refused as refused:
             return self._refused(host, refused)
-        finally:
-            CURRENT.reset(here)
-            CALLBACKS.reset(hears)
         host.gate.note(update)
-        return update
-
-    def _paid(self, host: Host, given: Any, config: RunnableConfig | None, kwargs: Mapping[str, Any]) -> Any:
-        with host.context.step(self._node, cost=self._cost) as step:
-            account = Account(host.context)
-            here = ACCOUNT.set(account)
-            failed = True
-            try:
-                update = self._inner.invoke(given, config, **kwargs)
-                failed = False
-            except ParentCommand:  # a subgraph that is left by a command has done its work
-                failed = False
-                raise
-            finally:
-                ACCOUNT.reset(here)
-                account.settle(step, self._reserved, failed=failed)
         return update
 
     # Coroutines.
@@ -191,42 +192,17 @@ class GatedNode(Runnable[Any, Any]):
         host, number = self._host(config)
         if not await host.gate.enter_soon(number, self._node):
             return None
-        here, hears = CURRENT.set(host.context), CALLBACKS.set(host.callbacks)
         try:
-            if self._cost is None:
-                update = await node(given, config, **kwargs)
-            else:
-                update = await self._paid_soon(host, node, given, config, kwargs)
-        except GraphInterrupt:
-            host.interrupted()
-            raise
-        except ParentCommand as leaves:
-            host.gate.note(leaves.args[0])
-            raise
+            with _Inside(host):
+                if self._cost is None:
+                    update = await node(given, config, **kwargs)
+                else:
+                    async with host.context.step(self._node, cost=self._cost) as step:
+                        with self._accounted(host, step):
+                            update = await node(given, config, **kwargs)
         except Refused as refused:
             return self._refused(host, refused)
-        finally:
-            CURRENT.reset(here)
-            CALLBACKS.reset(hears)
         host.gate.note(update)
-        return update
-
-    async def _paid_soon(
-        self, host: Host, node: Node, given: Any, config: RunnableConfig | None, kwargs: Mapping[str, Any]
-    ) -> Any:
-        async with host.context.step(self._node, cost=self._cost) as step:
-            account = Account(host.context)
-            here = ACCOUNT.set(account)
-            failed = True
-            try:
-                update = await node(given, config, **kwargs)
-                failed = False
-            except ParentCommand:  # a subgraph that is left by a command has done its work
-                failed = False
-                raise
-            finally:
-                ACCOUNT.reset(here)
-                account.settle(step, self._reserved, failed=failed)
         return update
 
     async def _streamed(self, given: Any, config: RunnableConfig | None, **kwargs: Any) -> Any:
@@ -238,6 +214,22 @@ class GatedNode(Runnable[Any, Any]):
         return {key: value for key, value in reads(list(self._gauges), True).items() if value != before.get(key)}
 
     # Both.
+
+    @contextmanager
+    def _accounted(self, host: Host, step: StepBlock) -> Iterator[None]:
+        """What is spent meanwhile is of the worst case that was reserved for the step."""
+        account = Account(host.context)
+        here = ACCOUNT.set(account)
+        failed = True
+        try:
+            yield
+            failed = False
+        except ParentCommand:  # a subgraph that is left by a command has done its work
+            failed = False
+            raise
+        finally:
+            ACCOUNT.reset(here)
+            account.settle(step, self._reserved, failed=failed)
 
     def _host(self, config: RunnableConfig | None) -> tuple[Host, int]:
         configurable = (config or {}).get("configurable", {})

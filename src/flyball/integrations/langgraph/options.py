@@ -19,11 +19,12 @@ from flyball.core.policy import AnyPolicy
 from flyball.core.time import span
 from flyball.errors import FlyballError
 from flyball.policies import Budget, Limit, Rounds, Session, resume_limit
+from flyball.policies.budget import OVER_BUDGET
 from flyball.policies.rounds import ROUNDS_CAP, ROUNDS_LEAST
+from flyball.policies.session import CALL
 from flyball.runtimes.agent.options import GRACE, SECONDS_MAX, labels_of
 from flyball.runtimes.amounts import Given, whole
 from flyball.runtimes.prices import Prices
-from flyball.runtimes.session.retention import CALL
 
 STEPS_MAX: Final = 10**9
 """More steps than this are meant to be no limit, and there is no such thing."""
@@ -31,7 +32,7 @@ RESUMES_MAX: Final = 10**6
 
 ISOLATIONS: Final = ("process", "inline")
 WORKS: Final = ("thread", "turn")
-STOP_REASONS: Final = ("max_rounds", "hard_cap_15_rounds", "consensus", "cost_budget_exceeded", "finishing")
+STOP_REASONS: Final = ("max_rounds", "hard_cap_15_rounds", "consensus", OVER_BUDGET, "finishing")
 """Reasons for which a graph is told to finish in order."""
 
 OFF: Final = "no layer can be switched off"

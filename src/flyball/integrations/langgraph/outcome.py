@@ -4,12 +4,12 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
 from flyball.core.decision import PROCEED, Decision, Reason
-from flyball.core.event import Cause
+from flyball.policies.budget import OVER_BUDGET
 from flyball.runtimes.driver import OVERDUE
 
 COMPLETED: Final = "completed"
@@ -19,10 +19,9 @@ BUDGET_EXCEEDED: Final = "budget_exceeded"
 STOPPED: Final = "stopped"
 FAILED: Final = "failed"
 
-BANKRUPT: Final = "cost_budget_exceeded"
-
 _LAYERS: Final[Mapping[str, int]] = {"steps": 1, "rounds": 3, "convergence": 3, "deadline": 4, "idle": 4, "budget": 5}
-"""Layer 2 is preflight: it fires before there is a run."""
+"""By the policy, not by the code as for people: a limit that somebody put on a whole tree has the code of the graph's
+own, and is none of its layers. Layer 2 is preflight: it fires before there is a run."""
 
 
 @dataclass(slots=True)
@@ -39,8 +38,6 @@ class Report:
     """It made at least one step whose result was kept."""
     steps: int = 0
     """Supersteps that it made."""
-    visits: dict[str, int] = field(default_factory=dict)
-    """How often each node ran."""
 
 
 class Outcome(dict[str, Any]):
@@ -75,18 +72,12 @@ def status_of(report: Report, error: BaseException | None) -> str:
     if reason is not None:
         if reason.code in OVERDUE:
             return TIMED_OUT
-        if reason.code == BANKRUPT:
+        if reason.code == OVER_BUDGET:
             return BUDGET_EXCEEDED
         return STOPPED if error is not None else COMPLETED
     if error is not None:
         return FAILED if isinstance(error, Exception) else STOPPED
     return PAUSED if report.interrupted else COMPLETED
-
-
-def cause_of(status: str) -> Cause:
-    """The cause of the exit for such an end."""
-    causes = {COMPLETED: Cause.DONE, TIMED_OUT: Cause.TIMEOUT, FAILED: Cause.ERROR}
-    return causes.get(status, Cause.STOPPED)
 
 
 def _layer(reason: Reason) -> int | None:

@@ -13,6 +13,7 @@ from flyball.core.decision import Decision, Verb
 from flyball.core.event import DETAIL_MAX, Cause
 from flyball.core.failure import FINGERPRINT_VERSION, fingerprint
 from flyball.errors import FlyballError
+from flyball.policies.budget import OVER_BUDGET
 from flyball.runtimes.driver import OVERDUE, Ending
 from flyball.runtimes.refusal import OutOfBudget, Refused
 
@@ -20,7 +21,6 @@ ERROR_MAX: Final = 200
 """Characters of an error as people read it in one line."""
 
 GAVE_UP: Final = "gave_up"
-BANKRUPT: Final = "cost_budget_exceeded"
 
 
 class GaveUp(BaseException):
@@ -71,9 +71,9 @@ def ending_of_told(unit: str, error: BaseException | None, decision: Decision, w
     """How a run ended that was told to: not by itself, but for its time, its money, or another reason."""
     reason = decision.primary
     code, policy = (reason.code, reason.policy) if reason else ("stopped", "")
-    if error is None and decision.verb is Verb.FINISH and code != BANKRUPT:
+    if error is None and decision.verb is Verb.FINISH and code != OVER_BUDGET:
         return Ending(Cause.DONE, error=code)
-    cause = Cause.TIMEOUT if code in OVERDUE else Cause.STARVED if code == BANKRUPT else Cause.STOPPED
+    cause = Cause.TIMEOUT if code in OVERDUE else Cause.STARVED if code == OVER_BUDGET else Cause.STOPPED
     detail = f"{reason.text}\n{where or (trace(error) if error is not None else '')}" if reason else where
     detail = detail.rstrip()[-DETAIL_MAX:]
     return Ending(cause, fingerprint(unit, code), FINGERPRINT_VERSION, code, detail=detail, policy=policy)

@@ -6,6 +6,7 @@ run, must not be started six times to find that out.
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from flyball.config.units import RestartWhen, Unit
@@ -78,18 +79,38 @@ def labels_of(user: str, tree: str) -> dict[str, str]:
     return {label: value for label, value in (("tree", tree), ("user", user)) if value}
 
 
-def check_function(name: str, function: object) -> None:
-    """FlyballError if it could not be run as an agent."""
-    what = f"agent {name}: {getattr(function, '__qualname__', None) or repr(function)}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a function has to be, in words: what it is, what it is given, and what to do if it is not that."""
+
+    kind: str
+    given: str
+    function: str
+    no_generator: str
+    one_argument: str
+
+
+AGENT: Final = Wanted(
+    kind="agent",
+    given="context",
+    function="Put `@guard.agent(…)` on a function.",
+    no_generator="Make it a loop without `yield`; each round is a step: `async with ctx.step(…)`.",
+    one_argument="Define it as `f(ctx)`.",
+)
+
+
+def check_function(name: str, function: object, wanted: Wanted = AGENT) -> None:
+    """FlyballError if it could not be run as what is wanted."""
+    what = f"{wanted.kind} {name}: {getattr(function, '__qualname__', None) or repr(function)}"
     if not callable(function):
-        raise FlyballError(f"{what} is no function", remedy="Put `@guard.agent(…)` on a function.")
+        raise FlyballError(f"{what} is no function", remedy=wanted.function)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        remedy = "Make it a loop without `yield`; each round is a step: `async with ctx.step(…)`."
-        raise FlyballError(f"{what} is a generator, and nobody would take its items", remedy=remedy)
+        raise FlyballError(f"{what} is a generator, and nobody would take its items", remedy=wanted.no_generator)
     try:
         inspect.signature(function).bind(None)
     except TypeError as error:
-        raise FlyballError(f"{what} is given the context alone: {error}", remedy="Define it as `f(ctx)`.") from None
+        text = f"{what} is given the {wanted.given} alone: {error}"
+        raise FlyballError(text, remedy=wanted.one_argument) from None
     except ValueError:  # some functions written in C do not say what they take
         return
 

@@ -1,19 +1,14 @@
 """How a run of a session begins: anew, or from a checkpoint. The one place that says so, for programs and daemon."""
 
-from typing import Final
-
 import msgspec
 
 from flyball.core.codec import readable_state
 from flyball.core.event import Resume, Start
 from flyball.core.policy import Key
 from flyball.governor import Governor
-from flyball.policies.limit import Limit
+from flyball.policies.limit import RESUMES, Limit
 from flyball.policies.limit import State as Count
 from flyball.policies.session import Session, State
-
-RESUMES: Final = "resumes"
-"""The policy that counts them."""
 
 
 def known(governor: Governor, unit: str) -> State:

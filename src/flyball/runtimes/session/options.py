@@ -1,7 +1,6 @@
 """What is said of a session where it is defined, checked there and then."""
 
 import dataclasses
-import inspect
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,9 +9,17 @@ from flyball.config.units import Unit
 from flyball.core.event import NAME_MAX
 from flyball.core.name import IN_WORDS, is_name
 from flyball.errors import FlyballError
-from flyball.runtimes.agent.options import agent_unit
+from flyball.runtimes.agent.options import Wanted, agent_unit
 
 KIND: Final = "session"
+
+SESSION: Final = Wanted(
+    kind=KIND,
+    given="session",
+    function="Give a function: `guard.session(name, function)`.",
+    no_generator="Make it a function without `yield`; each part of the work is a stage: `with session.stage(…)`.",
+    one_argument="Define it as `f(session)`; what it needs comes as `input`.",
+)
 
 
 def session_unit(
@@ -46,23 +53,6 @@ def session_unit(
         causes=causes,
     )
     return dataclasses.replace(unit, kind=KIND, steps=steps or 0, resumes=resumes)
-
-
-def check_function(name: str, function: object) -> None:
-    """FlyballError if it could not be run as a session."""
-    what = f"session {name}: {getattr(function, '__qualname__', None) or repr(function)}"
-    if not callable(function):
-        raise FlyballError(f"{what} is no function", remedy="Give a function: `guard.session(name, function)`.")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        remedy = "Make it a function without `yield`; each part of the work is a stage: `with session.stage(…)`."
-        raise FlyballError(f"{what} is a generator, and nobody would take its items", remedy=remedy)
-    try:
-        inspect.signature(function).bind(None)
-    except TypeError as error:
-        text = f"{what} is given the session alone: {error}"
-        raise FlyballError(text, remedy="Define it as `f(session)`; what it needs comes as `input`.") from None
-    except ValueError:  # some functions written in C do not say what they take
-        return
 
 
 def _check_count(name: str, option: str, given: object, *, least: int) -> None:

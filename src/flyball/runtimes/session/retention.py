@@ -18,14 +18,12 @@ from flyball.core.time import Instant
 from flyball.governor import Governor, Rows
 from flyball.policies import Exclusive, Session
 from flyball.policies.restart import State as Restarts
+from flyball.policies.session import CALL
 from flyball.runtimes.agent.memory import Memory
 from flyball.runtimes.session import record
 from flyball.store.checkpoints import chosen_key, cleared, read_index
 
 log = logging.getLogger(__name__)
-
-CALL: Final = "call"
-"""The kind of work that is one call of a graph, without a thread: when it ended, nothing is left to resume."""
 
 LOOKS_EVERY: Final = 256
 """Ends between two looks: each reads a row per session."""

@@ -24,6 +24,7 @@ from flyball.core.event import Cause, Exited, Released, Resume
 from flyball.core.time import FOREVER, SECOND, Instant, Span, later
 from flyball.errors import FlyballError
 from flyball.governor import Governor
+from flyball.policies.limit import OUT_OF_RESUMES
 from flyball.policies.session import PERSON
 from flyball.runtimes.agent.block import Listener
 from flyball.runtimes.agent.ending import Causes
@@ -41,8 +42,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-EXCEEDED: Final = "max_resume_attempts_exceeded"
-"""The code that says that it was resumed too often."""
 NOT_WRITTEN: Final = "not_written"
 """How a run ended whose end could not be written when it came."""
 WAITS: Final = frozenset({"waits_to_resume", "waits_for_person"})
@@ -78,9 +77,9 @@ class SessionFailed(Refused):
 
     def __init__(self, decision: Decision, now: Instant, what: str, *, attempts: int, most: int) -> None:
         super().__init__(decision, now, what)
-        self.reason = next(reason for reason in decision.reasons if reason.code == EXCEEDED)
+        self.reason = next(reason for reason in decision.reasons if reason.code == OUT_OF_RESUMES)
         self.remedy = self.reason.remedy
-        self.metadata = {"resumeAttempts": attempts, "maxResumeAttempts": most, "failureReason": EXCEEDED}
+        self.metadata = {"resumeAttempts": attempts, "maxResumeAttempts": most, "failureReason": OUT_OF_RESUMES}
 
 
 @dataclass(slots=True, eq=False)
@@ -321,7 +320,7 @@ class Session:
         if block.begun or not isinstance(error, Refused):
             raise error
         decision = error.decision
-        if EXCEEDED in decision.codes and ALREADY_RUNNING not in decision.codes:  # its last run may yet be done
+        if OUT_OF_RESUMES in decision.codes and ALREADY_RUNNING not in decision.codes:  # its last run may yet be done
             raise self._failed(decision) from None
         comes = decision.verb is Verb.WAIT and ALREADY_RUNNING not in decision.codes
         if comes and decision.until <= (FOREVER - 1 if wait else by):
@@ -362,7 +361,7 @@ class Session:
         if ALREADY_RUNNING in decision.codes:
             raise refusal(decision, governor.clock.now(), f"{name} may not be resumed")
         # What was resumed too often is refused in a moment, and is paused as it was.
-        if WAITS.intersection(decision.codes) and EXCEEDED not in decision.codes:
+        if WAITS.intersection(decision.codes) and OUT_OF_RESUMES not in decision.codes:
             governor.submit(Released(unit=name, labels=self._unit.labels, policies=("session",), by="its program"))
         return True
 
