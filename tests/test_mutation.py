@@ -33,6 +33,7 @@ MISSED_BY = {
     "Manual": "test_layers.py::test_all_sessions_of_a_user_are_ended",
     "Quarantine": "test_anti_loop.py::test_quarantine_at_the_sixth_failure",
     "Question": "test_auto_restart.py::test_open_question_waits_for_a_person",
+    "Rate": "test_rules.py::test_starts_beyond_the_rate_wait",
     "Reservations": "test_layers.py::test_person_settles_what_the_dead_held",
     "Restart": "test_auto_restart.py::test_eleventh_restart_within_an_hour_waits",
     "Revision": "test_anti_loop.py::test_changes_that_nobody_made_clear_only_so_often",

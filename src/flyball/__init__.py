@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from flyball.core.event import Booted as Booted
     from flyball.core.event import Cause as Cause
     from flyball.core.event import Exited as Exited
+    from flyball.core.event import Fired as Fired
     from flyball.core.event import Held as Held
     from flyball.core.event import Released as Released
     from flyball.core.event import Resume as Resume
@@ -67,6 +68,7 @@ _HOMES = {
         "Booted",
         "Cause",
         "Exited",
+        "Fired",
         "Held",
         "Released",
         "Resume",

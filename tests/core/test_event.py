@@ -15,6 +15,7 @@ from flyball.core.event import (
     Cause,
     Event,
     Exited,
+    Fired,
     Held,
     Released,
     Request,
@@ -62,6 +63,7 @@ FULL: list[Event] = [
     Beat(unit="u", run="r"),
     Asked(unit="u", run="r", id="q", text="Deploy?", choices=("yes", "no"), until=5, default="no"),
     Answered(unit="u", run="r", id="q", answer="yes", heard=True, by="ann", note="why"),
+    Fired(unit="u", id="f", trigger="cron", depth=2, dropped="queue_full"),
     Exited(
         unit="u", run="r", cause=Cause.LOST, fingerprint="f", version=1, error="e", code=137, signal=9, detail="…\n\x00"
     ),
@@ -153,11 +155,12 @@ def test_whom_a_release_frees(released: Released, policy: str, by: str, frees: b
     [
         (Gate.CHANGE, {Revise}),
         (Gate.START, {Start, Resume, Revise, Exited, Booted, Held, Released}),
-        (Gate.STEP, set(AnyEvent.__args__)),
+        (Gate.STEP, set(AnyEvent.__args__) - {Fired}),
     ],
 )
 def test_who_hears_what(gate: Gate, heard: set[type[Event]]) -> None:
-    """Steps are many: only those who are asked at steps are told of them. Everybody hears of a change."""
+    """Steps are many: only those who are asked at steps are told of them. Everybody hears of a change, and
+    nobody of what fired: a start follows."""
     assert {kind for kind in AnyEvent.__args__ if hears(gate, kind)} == heard
 
 

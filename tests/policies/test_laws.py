@@ -32,6 +32,7 @@ from flyball.policies import (
     Manual,
     Quarantine,
     Question,
+    Rate,
     Reservations,
     Restart,
     Revision,
@@ -99,6 +100,8 @@ VARIANTS: dict[str, tuple[AnyPolicy, int]] = {
     "quarantine, early": (Quarantine(failures_max=2, healthy_after=HOUR), 8_192),
     # 8 questions of 1,000 characters with 10 choices. Written when one is asked or answered, not at steps.
     "question": (Question(), 16_384),
+    "rate": (Rate(), 4_096),
+    "rate by label": (Rate(starts_max=2, by="runtime"), 256),
     # 64 holders.
     "reservations": (Reservations(), 8_192),
     "restart": (Restart(), 1_024),

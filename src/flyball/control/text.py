@@ -21,6 +21,7 @@ from flyball.core.event import (
     Cause,
     Event,
     Exited,
+    Fired,
     Held,
     Released,
     Resume,
@@ -166,6 +167,10 @@ def _said(event: Event, decision: Decision) -> str:
             return f"asks a person: {question_text(event.text, event.choices)}"
         case Answered():
             return _answered(event)
+        case Fired():
+            after = f", {event.depth} rules deep" if event.depth else ""
+            dropped = f"; dropped: {event.dropped}" if event.dropped else ""
+            return f"fired by {event.trigger}{after}{dropped}"
         case Exited(pause=pause) if pause:
             return f"paused for {pause}"
         case Exited():

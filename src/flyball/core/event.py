@@ -228,6 +228,23 @@ class Answered(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.low
             _cut(self, NOTE_MAX, "answer")
 
 
+class Fired(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """A trigger of a rule fired, and what it said waits in the queue for a run. What it said is not here: it may be
+    secret, and it may be long."""
+
+    id: str = ""
+    """Of the firing. Its runs have it in their names."""
+    trigger: str = ""
+    """Which one: `cron`, `webhook price`, `event shop`."""
+    depth: int = 0
+    """How many rules fired each other before this one."""
+    dropped: str = ""
+    """Why it does not wait for a run after all: `queue_full`, `chain_too_long`, …; nothing: it waits."""
+
+    def __post_init__(self) -> None:
+        _cut(self, NAME_MAX, "id", "trigger", "dropped")
+
+
 class Exited(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
     """The run ended."""
 
@@ -319,7 +336,20 @@ class Settled(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lowe
 
 
 AnyEvent = (
-    Start | Resume | Step | Revise | Stepped | Beat | Asked | Answered | Exited | Booted | Held | Released | Settled
+    Start
+    | Resume
+    | Step
+    | Revise
+    | Stepped
+    | Beat
+    | Asked
+    | Answered
+    | Fired
+    | Exited
+    | Booted
+    | Held
+    | Released
+    | Settled
 )
 
 

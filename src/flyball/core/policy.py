@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from flyball.core.decision import PROCEED, Allowance, Decision, Reason, stop
-from flyball.core.event import Answered, Asked, Beat, Event, Revise, Settled, Step, Stepped
+from flyball.core.event import Answered, Asked, Beat, Event, Fired, Revise, Settled, Step, Stepped
 from flyball.core.time import Instant
 
 
@@ -99,7 +99,10 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
 def hears(gate: Gate, kind: type[Event]) -> bool:
     """Whether a policy with that gate is told of such events. Told means asked, except for `Revise`: all hear it (their
-    failures are cleared), and only those at CHANGE answer."""
+    failures are cleared), and only those at CHANGE answer. Nobody is told what fired: a start is asked for then, and of
+    that they are."""
+    if kind is Fired:
+        return False
     if issubclass(kind, Step | Stepped | Beat | Asked | Answered | Settled):
         return gate is Gate.STEP
     return gate is not Gate.CHANGE or kind is Revise

@@ -14,6 +14,7 @@ from flyball.policies.loop import Loop
 from flyball.policies.manual import Manual
 from flyball.policies.quarantine import Quarantine
 from flyball.policies.question import Question
+from flyball.policies.rate import Rate
 from flyball.policies.reservations import Reservations
 from flyball.policies.restart import Restart
 from flyball.policies.revision import Revision
@@ -37,6 +38,7 @@ ALL = (
     Manual,
     Quarantine,
     Question,
+    Rate,
     Reservations,
     Restart,
     Revision,
@@ -62,6 +64,7 @@ __all__ = [
     "Manual",
     "Quarantine",
     "Question",
+    "Rate",
     "Reservations",
     "Restart",
     "Revision",

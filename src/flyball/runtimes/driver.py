@@ -109,6 +109,8 @@ Listener = Callable[["Driver", Event, Decision], None]
 Opening = Callable[[Start], Awaitable[tuple[Start, Rows]]]
 """Makes of a plain start what the run really is (a session that was begun is resumed), and says what is to be written
 with it if it is granted. It may take its time."""
+Closing = Callable[[Exited], Rows]
+"""What is to be written with an exit."""
 Sleep = Callable[[asyncio.Event, Instant], Awaitable[None]]
 
 
@@ -151,6 +153,8 @@ class Driver:
     asked but whether it may go on."""
     opening: Opening | None = None
     """Of units whose runs do not all begin alike."""
+    closing: Closing | None = None
+    """Of units whose runs leave something to be written with their exit. They have an `opening` as well."""
     listener: Listener | None = None
     """Told of every answer, for one line of log or terminal. It decides nothing."""
     troubled: Callable[[StoreError | None], None] | None = None
@@ -233,8 +237,8 @@ class Driver:
         except asyncio.CancelledError:
             self._gives_up = True
             await self._end(life)
-            ending = await life.ended()
-            await self._submit(self._exited(ending, told_to_end, stopped=True))
+            exited = self._exited(await life.ended(), told_to_end, stopped=True)
+            await self._submit(exited, self.closing(exited) if self.closing is not None else NO_ROWS)
             raise
         return await self._exit_and_ask(self._exited(ending, told_to_end))
 
@@ -281,7 +285,8 @@ class Driver:
 
     async def _exit(self, exited: Exited) -> Decision:
         """Report the exit; also when the drive is cancelled meanwhile."""
-        reporting = asyncio.ensure_future(self._submit(exited))
+        rows = self.closing(exited) if self.closing is not None else NO_ROWS
+        reporting = asyncio.ensure_future(self._submit(exited, rows))
         try:
             return await asyncio.shield(reporting)
         except asyncio.CancelledError:

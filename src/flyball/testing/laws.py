@@ -36,6 +36,7 @@ from flyball.core.event import (
     Cause,
     Event,
     Exited,
+    Fired,
     Held,
     Released,
     Request,
@@ -177,6 +178,7 @@ def events(by: str = "fleet") -> st.SearchStrategy[Event]:
         exits,
         exits,
         exits,
+        st.builds(Fired, **who, id=name, trigger=name, depth=_picked(0, 1, 30), dropped=_picked("", "queue_full")),
         st.builds(Booted, units=_picked(0, 1, 100), skew=_picked(0, 1, -HOUR, 31 * DAY)),
         st.builds(Held, **who, scope=scope, verb=_picked(*Verb), by=person, note=name),
         st.builds(

@@ -1,0 +1,117 @@
+"""The queue: the firings that wait or are being run, as the store has them. Bounded, for each rule and for all.
+
+The store is the truth: what is here is what was written there, so that nobody has to read it again. Whoever puts
+something in takes room for it first, and makes it known when it is on disk.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from flyball.config.rules import Rule
+from flyball.core.policy import Key
+from flyball.runtimes.rule.firing import Firing
+
+BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of all firings that wait. They are in memory, too."""
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(Firing)
+
+
+def encode(firing: Firing) -> bytes:
+    """As the store has it."""
+    return _encoder.encode(firing)
+
+
+class Queue:
+    """All firings of all rules."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._by_rule: dict[str, dict[str, Firing]] = {}
+        self._sizes: dict[str, int] = {}
+        self._taken: set[str] = set()
+        self._count = 0
+        self._bytes = 0
+
+    def load(self, records: Mapping[Key, bytes]) -> list[Key]:
+        """Take over what a store has, in the order in which it came. The keys of what cannot be read."""
+        firings: list[tuple[Firing, int]] = []
+        damaged: list[Key] = []
+        for key, data in records.items():
+            try:
+                firing = _decoder.decode(data)
+            except msgspec.MsgspecError:
+                damaged.append(key)
+                continue
+            firings.append((firing, len(data)))
+        for firing, size in sorted(firings, key=lambda found: (found[0].at, found[0].id)):
+            self.take_room(size)
+            self.put(firing, size)
+        return damaged
+
+    def has_room(self, rule: Rule, size: int) -> bool:
+        """Whether one more fits."""
+        fits = self._count < self.most and self._bytes + size <= BYTES_MAX
+        return fits and len(self._by_rule.get(rule.name, ())) < rule.queue_max
+
+    def take_room(self, size: int) -> None:
+        """One more is being written down."""
+        self._count += 1
+        self._bytes += size
+
+    def give_room_back(self, size: int) -> None:
+        """It is not there after all."""
+        self._count -= 1
+        self._bytes -= size
+
+    def put(self, firing: Firing, size: int) -> None:
+        """It was written down. Its room was taken before."""
+        self._by_rule.setdefault(firing.rule, {})[firing.id] = firing
+        self._sizes[firing.id] = size
+
+    def replace(self, firing: Firing) -> None:
+        """The same one, as it was written down now."""
+        firings = self._by_rule.get(firing.rule, {})
+        if firing.id in firings:
+            firings[firing.id] = firing
+
+    def drop(self, firing: Firing) -> None:
+        """It is over."""
+        firings = self._by_rule.get(firing.rule, {})
+        if firings.pop(firing.id, None) is not None:
+            self.give_room_back(self._sizes.pop(firing.id))
+            if not firings:
+                del self._by_rule[firing.rule]
+        self._taken.discard(firing.id)
+
+    def take(self, rule: str) -> Firing | None:
+        """The next one of a rule that nobody has taken: what a person asked for comes first, then the oldest."""
+        free = [firing for firing in self._by_rule.get(rule, {}).values() if firing.id not in self._taken]
+        if not free:
+            return None
+        firing = next((firing for firing in free if firing.by_person), free[0])
+        self._taken.add(firing.id)
+        return firing
+
+    def leave(self, firing: Firing) -> None:
+        """It waits again."""
+        self._taken.discard(firing.id)
+
+    def waits(self, rule: str, trigger: str, path: object) -> Firing | None:
+        """One of that trigger, about that file if it is about one, that waits and was not begun."""
+        for firing in self._by_rule.get(rule, {}).values():
+            same = firing.trigger == trigger and firing.data.get("path") == path
+            if same and firing.id not in self._taken and not firing.attempt:
+                return firing
+        return None
+
+    def of(self, rule: str) -> list[Firing]:
+        """All of a rule, the oldest first."""
+        return list(self._by_rule.get(rule, {}).values())
+
+    def rules(self) -> Iterable[str]:
+        """The rules that have any."""
+        return list(self._by_rule)
