@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 
-.PHONY: demo test test-fast lint bench docs clean
+.PHONY: demo test test-fast chromium lint bench docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -33,10 +33,14 @@ demo: $(VENV)/base
 	$(BIN)/flyball simulate always-fails --uptime 3s
 	sh examples/crash_loop.sh
 
-test: $(VENV)/dev
+# For the tests of the browser. Where there is none and none can be installed, they are skipped.
+chromium: $(VENV)/dev
+	@$(BIN)/python tools/chromium.py
+
+test: $(VENV)/dev chromium
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-fast: $(VENV)/dev
+test-fast: $(VENV)/dev chromium
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
 lint: $(VENV)/dev $(VENV)/bench

@@ -14,14 +14,15 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from flyball import app
 from flyball.config.plan import Plan
 from flyball.config.planning import ask_for_plan
+from flyball.config.sources import SourceWatch, same_but_rules
 from flyball.control.client import SOCKET
 from flyball.control.commands import Request, check_version, not_ok, ok, parse, serve_line
-from flyball.control.context import CommandError, Context
+from flyball.control.context import CommandError, Context, unknown_unit
 from flyball.control.past import Past
 from flyball.control.server import Server
 from flyball.errors import FlyballError
@@ -30,12 +31,17 @@ from flyball.runtimes.guardian import READY, Guard
 from flyball.runtimes.holder import is_gone
 from flyball.runtimes.process import spawn
 
+if TYPE_CHECKING:
+    from flyball.rulebook import Rulebook
+
 log = logging.getLogger(__name__)
 
 ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 MEANINGLESS: Final = (signal.SIGUSR1, signal.SIGUSR2)
 """Signals that would kill a process that does not expect them, and that people send to have a log opened anew. Ours
 needs no such thing."""
+LOOK_EVERY: Final = 1.0
+"""Seconds between looks whether files of rules changed."""
 SAME_SIGNAL: Final = 0.5
 """Seconds within which two signals are one: a terminal sends it to the guardian too, which passes it on."""
 
@@ -57,6 +63,10 @@ class Daemon:
         self._ending = asyncio.Event()
         self._told_at = 0.0
         self._orphaned = False
+        self._rules: Rulebook | None = None
+        """None: there were none yet."""
+        self._complaint = ""
+        """Why the settings in the files are not those in force."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
@@ -70,8 +80,11 @@ class Daemon:
             await server.open()
             self._listen()
             await self._fleet.begin()
+            await self._begin_rules()
             self._say_ready()
+            watching = self._loop.create_task(self._watch_files())
             await self._ending.wait()
+            watching.cancel()
             await self._end()
         finally:
             await server.close()
@@ -95,7 +108,8 @@ class Daemon:
         self._loop.add_reader(self._guard.pipe, self._guardian_gone)
 
     def _say_ready(self) -> None:
-        log.info("up: %d units", len(self._fleet.posts))
+        rules = len(self._plan.rules)
+        log.info("up: %d units%s", len(self._fleet.posts), f", {rules} rules" if rules else "")
         number = self._env.get(READY)
         if number:
             with contextlib.suppress(OSError):
@@ -122,6 +136,8 @@ class Daemon:
 
     async def _end(self) -> None:
         async with self._changing:
+            if self._rules is not None:
+                await self._rules.end()
             await self._fleet.end(spare_kept=self._orphaned)
         log.info("down")
 
@@ -147,7 +163,8 @@ class Daemon:
             gone=is_gone,
             past=self._past,
             says=self._fleet.says,
-            trouble=self._fleet.trouble,
+            trouble=self._fleet.trouble or self._complaint,
+            firings=self._rules.counts if self._rules is not None else (lambda _: {}),
         )
         async with self._turn:
             return await asyncio.to_thread(serve_line, context, line)
@@ -162,26 +179,88 @@ class Daemon:
                 return {"pid": os.getpid(), "guardian": os.getppid()}
             case "reload":
                 return (await self._reload())._asdict()
+            case "trigger":
+                return await self._trigger(request.args, uid)
+            case "forget_firings":
+                rule = self._known_rule(request.args)
+                return {"rule": rule, "forgotten": await self._rulebook.forget(rule)}
         return None
 
     def _poke(self, unit: str, verb: str) -> None:
         """Called in another thread, while a command is carried out: then the command says what became of it."""
-        asyncio.run_coroutine_threadsafe(self._fleet.ordered(unit, verb), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._ordered(unit, verb), self._loop).result()
+
+    async def _ordered(self, unit: str, verb: str) -> None:
+        await self._fleet.ordered(unit, verb)
+        if self._rules is not None:
+            await self._rules.ordered(unit, verb)
+
+    # Rules.
+
+    async def _begin_rules(self) -> None:
+        """What runs rules is in memory only where there are any."""
+        if self._fleet.plan.rules:
+            from flyball.rulebook import Rulebook  # noqa: PLC0415 - as above
+
+            changes = self._folder / app.CHANGES
+            self._rules = Rulebook(self._fleet, self._governor, self._folder, self._guard, changes=changes)
+            await self._rules.begin()
+
+    @property
+    def _rulebook(self) -> "Rulebook":
+        assert self._rules is not None  # noqa: S101 - of a rule that is known
+        return self._rules
+
+    async def _trigger(self, args: Mapping[str, Any], uid: int) -> dict[str, Any]:
+        rule = self._known_rule(args)
+        fate, firing = await self._rulebook.trigger(rule, args.get("data"), _name_of(uid))
+        return {"rule": rule, "fate": fate, "id": firing}
+
+    def _known_rule(self, args: Mapping[str, Any]) -> str:
+        rule, rules = args.get("rule"), self._rules.names if self._rules is not None else ()
+        if not isinstance(rule, str) or rule not in rules:
+            remedy = "`flyball rules` lists all rules."
+            raise unknown_unit(str(rule or ""), list(rules), remedy=remedy, text="no rule {!r}")
+        return rule
+
+    async def _watch_files(self) -> None:
+        """Apply the rules of files that changed, as soon as they are at rest. Bad ones are told of, and change
+        nothing."""
+        watch = SourceWatch(self._fleet.plan.sources)
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            if not self._fleet.plan.limits.auto_reload or not await asyncio.to_thread(watch.has_changed):
+                continue
+            with contextlib.suppress(FlyballError):  # it is in the log already, and people are shown it
+                await self._reload(rules_only=True)
+            watch.use(self._fleet.plan.sources)
 
     # Other settings.
 
-    async def _reload(self) -> Changes:
+    async def _reload(self, *, rules_only: bool = False) -> Changes:
+        """Apply what changed in the settings; or the rules alone, if nothing else changed."""
         source = self._fleet.plan.source
         try:
             plan = await asyncio.to_thread(ask_for_plan, Path(source) if source else self._config, self._env)
         except FlyballError as error:
             text = "\n".join([*str(error).splitlines(), "the settings that are in force stay"])
             log.warning("reload refused: %s", error)
+            self._complaint = f"The settings in force stay, because the files are wrong: {error}"
             raise CommandError("bad_settings", text, remedy="Put it right, then reload again.") from None
+        self._complaint = ""
         async with self._changing:
             if self._ending.is_set():
                 raise CommandError("ending", "the daemon is ending", remedy="Start it anew: `flyball up -d`.")
+            if rules_only and not same_but_rules(plan, self._fleet.plan):
+                text = "more than rules changed in the settings; nothing is applied before `flyball reload`"
+                log.warning("%s", text)
+                raise CommandError("not_rules_alone", text, remedy="Apply it: `flyball reload`.")
             changes = await self._fleet.change(plan)
+            if self._rules is not None:
+                changes = changes.and_those(await self._rules.change(plan))
+            else:
+                await self._begin_rules()
+                changes = changes.and_those(Changes(tuple(rule.name for rule in plan.rules), (), (), 0))
         log.info("reloaded: %s", _summary(changes))
         return changes
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from flyball.config.plan import Plan
+from flyball.config.rules import Rule
 from flyball.config.units import Strategy, Unit
 from flyball.control.news import News
 from flyball.control.text import describe, one_line
@@ -43,6 +44,15 @@ class Changes(NamedTuple):
     removed: tuple[str, ...]
     changed: tuple[str, ...]
     unchanged: int
+
+    def and_those(self, other: "Changes") -> "Changes":
+        """Both together."""
+        return Changes(
+            self.added + other.added,
+            self.removed + other.removed,
+            self.changed + other.changed,
+            self.unchanged + other.unchanged,
+        )
 
 
 class Fleet:
@@ -79,12 +89,12 @@ class Fleet:
         decision = await asyncio.to_thread(
             self.governor.boot,
             self.holder,
-            units=len(self.posts),
+            units=len(self.posts) + len(self.plan.rules),
             gone=lambda holder: holder in lost or is_gone(holder),
         )
         if not decision.proceeds:
             log.warning("nothing is started: %s", "; ".join(reason.text for reason in decision.reasons))
-        changed = await self._revise(self.plan.units)
+        changed = await self.revise(self.plan.units)
         restarts = await asyncio.to_thread(self.governor.store.states, RESTARTS)
         for place, (name, post) in enumerate(list(self.posts.items()), 1):
             if self.posts.get(name) is not post:  # other settings came meanwhile
@@ -146,14 +156,14 @@ class Fleet:
             exited = Exited(unit=record.unit, run=record.run, cause=Cause.STOPPED, error="removed")
             await submit(self.governor, exited)
 
-    async def _revise(self, units: Iterable[Unit]) -> set[str]:
-        """Tell the governor of definitions that changed: that may clear failures. The units that did."""
+    async def revise(self, units: Iterable[Unit | Rule]) -> set[str]:
+        """Tell the governor of definitions that changed: that may clear failures. Those that did."""
         known = await asyncio.to_thread(self.governor.store.states, REVISIONS)
         asked = revised(((unit, unit.revision) for unit in units), known)
         answers = await self._submit([revise for revise, _ in asked])
         for (revise, changed), decision in zip(asked, answers, strict=True):
             if changed:
-                self._say(revise.unit, revise, decision)
+                self.say(revise.unit, revise, decision)
         return {revise.unit for revise, changed in asked if changed}
 
     def _put(self, unit: Unit) -> Post:
@@ -186,7 +196,7 @@ class Fleet:
         removed = tuple(name for name in before if name not in after)
         added = tuple(name for name in after if name not in before)
         changed = tuple(name for name, unit in after.items() if name in before and unit != before[name])
-        await self._revise(after[name] for name in (*added, *changed))
+        await self.revise(after[name] for name in (*added, *changed))
         self.governor.panel.replace(plan.policies, plan.own)
         self.plan = plan
         self._pace.jitter = plan.jitter
@@ -247,7 +257,7 @@ class Fleet:
     def heard(self, post: Post, event: Event, decision: Decision) -> None:
         """The governor answered about a unit: say so, and restart whom that concerns. It is said after what follows
         from it was done: a start does not wait for a line of the log."""
-        asyncio.get_running_loop().call_soon(self._say, post.unit.name, event, decision)
+        asyncio.get_running_loop().call_soon(self.say, post.unit.name, event, decision)
         if isinstance(event, Exited) and event.cause.failed:
             self._restart_mates(post)
 
@@ -256,13 +266,13 @@ class Fleet:
         if self._leaders.get(post.unit.team) == post.unit.name:
             del self._leaders[post.unit.team]
 
-    def troubled(self, post: Post, error: FlyballError | None) -> None:
+    def troubled(self, name: str, error: FlyballError | None) -> None:
         """The store cannot be written, or can be again. Many units notice that; it is said once."""
         before = self.trouble
         if error is None:
-            self._troubled.discard(post.unit.name)
+            self._troubled.discard(name)
         else:
-            self._troubled.add(post.unit.name)
+            self._troubled.add(name)
             self.trouble = f"{error}. {error.remedy} What runs goes on; nothing is begun until then."
         if error is None and not self._troubled:
             self.trouble = ""
@@ -288,7 +298,7 @@ class Fleet:
                 log.info("%s is restarted with %s (%s)", mate, name, group.strategy)
                 self.posts[mate].begin_again(after=(name,))
 
-    def _say(self, name: str, event: Event, decision: Decision) -> None:
+    def say(self, name: str, event: Event, decision: Decision) -> None:
         """One line, if it is news."""
         if self._news.hear(name, event, decision):
             log.info("%s %s", name, one_line(describe(event, decision, time.time_ns() // 1000)))

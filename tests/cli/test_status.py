@@ -69,7 +69,7 @@ def test_the_shape_for_scripts(states: Path, capsys: pytest.CaptureFixture[str])
     fleet = {"state", "held", "reasons", "breaker", "breakers", "storm", "units", "running", "counts", "orders", "at"}
     assert set(said["fleet"]) == fleet
     unit = {"name", "state", "held", "running", "since", "until", "reasons", "restarts", "failures_in_a_row"}
-    unit |= {"failures", "last_exit", "live", "budgets", "questions", "revision", "orders", "labels"}
+    unit |= {"failures", "last_exit", "live", "budgets", "questions", "revision", "orders", "labels", "kind", "waiting"}
     held, _ = said["units"]
     assert set(held) == unit
     assert set(held["reasons"][0]) == {"policy", "by", "verb", "code", "text", "remedy", "until"}

@@ -82,7 +82,8 @@ def test_json(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
         made.quarantine("web")
     assert main(["why", "web", "--json", "-n", "2"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert set(said) == {"unit", "says", "opinions", "start", "detail", "events", "at", "session", "post_mortem"}
+    keys = {"unit", "says", "opinions", "start", "detail", "events", "at", "session", "post_mortem", "rule"}
+    assert set(said) == keys
     assert len(said["events"]) == 2
     assert said["unit"]["state"] == "quarantined"
     assert set(said["opinions"][0]) == {"policy", "by", "verb", "reasons"}

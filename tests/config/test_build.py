@@ -27,6 +27,7 @@ from flyball.policies import (
     Manual,
     Quarantine,
     Question,
+    Rate,
     Reservations,
     Restart,
     Revision,
@@ -72,7 +73,14 @@ WORK = (
 TABLE: dict[str, tuple[AnyPolicy, ...]] = {
     "process": EVERYONE,
     "agent": (*AGENT, *SHARED, Loop(), Stall(), Anomaly()),
-    "rule": (*EVERYONE, Loop(), Deadline(lasts_max=300 * SECOND)),
+    "rule": (
+        *(policy for policy in EVERYONE if not isinstance(policy, Flapping)),
+        Flapping(delay=0, flap_delay=0),
+        Loop(),
+        Deadline(lasts_max=300 * SECOND),
+        Rate(by="runtime"),
+        Exclusive(name="running", by="runtime", runs_max=10),
+    ),
     "graph": (*EVERYONE, *WORK, Session(of="graph")),
     "session": (*EVERYONE, *WORK, Session()),
 }
@@ -117,6 +125,7 @@ def test_unknown_kind() -> None:
 
 OTHER_VALUES: dict[str, Any] = {
     "quarantine.cooldown_ladder_seconds": [2],
+    "rule.max_runs_per_minute": 999,
     "quarantine.healthy_after_seconds": 600.0,
     "circuit_breaker.labels": ["provider"],
     "safety.global_failure_share": 0.5,
@@ -135,6 +144,10 @@ USED_ELSEWHERE = {
     "retry.max_attempts": "the runtime of rules",
     "retry.base_delay_seconds": "the runtime of rules",
     "retry.exponential_base": "the runtime of rules",
+    "rule.max_queued": "the queue of rules",
+    "rule.listen": "webhooks",
+    "rule.auto_reload": "the daemon",
+    "rules_dir": "the reader of settings",
     "journal.max_entries": "the store",
     "journal.max_sessions": "the guard of a program",
     "prices.unknown": "the prices of models",

@@ -123,15 +123,13 @@ def test_billion_laughs(tmp_path: Path) -> None:
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     began = time.perf_counter()
     (problem,) = _problems("\n".join(lines), tmp_path)
-    assert "more than 50000 values" in problem
+    assert "more than 500000 values" in problem
     assert time.perf_counter() - began < 10
 
 
 def test_endless_file(tmp_path: Path) -> None:
     """A file of 10 MB is refused by its length, before it is parsed; so is one without an end."""
-    assert _problems("# " + "x" * 10_000_000, tmp_path) == [
-        "flyball.yaml: longer than 256 KiB: this is no settings file"
-    ]
+    assert _problems("# " + "x" * 10_000_000, tmp_path) == ["flyball.yaml: longer than 4 MiB: this is no settings file"]
     with pytest.raises(SettingsError, match="longer than"):
         load(Path("/dev/zero"), env={})
 
@@ -216,7 +214,7 @@ def test_toml_places() -> None:
         ("[tool.flyball\n", "pyproject.toml:1:14: not TOML: Expected ']' at the end of a table declaration"),
         ("[tool.flyball]\nx = {a = 1\n", "pyproject.toml:2:11: not TOML: Unclosed inline table"),
         ("[tool.flyball.rule]\ntimeout_seconds = 1979-05-27\n", "pyproject.toml:2:19: rule.timeout_seconds is"),
-        ("[tool.flyball.rules]\n", "pyproject.toml:1:2: unknown key 'rules'; did you mean 'rule'?"),
+        ("[tool.flyball.ruels]\n", "pyproject.toml:1:2: unknown key 'ruels'; did you mean 'rules' or 'rule'?"),
         ("[tool]\nflyball = 5\n", "pyproject.toml:2:11: the file is 5"),
         ("[tool.x]\n", "pyproject.toml: there is no table [tool.flyball] in it"),
         (f"x = {'[' * 100_000}", "pyproject.toml: values lie too deep"),

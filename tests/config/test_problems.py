@@ -29,7 +29,7 @@ def _problems(text: str, folder: Path) -> list[str]:
             "supervisor:\n  enable: true\n",
             "f.yaml:2:3: unknown key 'enable' in supervisor; did you mean 'enabled'? allowed: enabled",
         ),
-        ("rule: {5: 5}\n", "f.yaml:1:8: unknown key '5' in rule; allowed: timeout_seconds"),
+        ("exclusive: {5: 5}\n", "f.yaml:1:13: unknown key '5' in exclusive; allowed: lease_seconds"),
         (
             "max_rounds: 7\n",
             f"f.yaml:1:1: unknown key 'max_rounds'; did you mean 'graph.max_rounds'? allowed: {SECTIONS}",
@@ -129,7 +129,7 @@ def _problems(text: str, folder: Path) -> list[str]:
             "budget: {tiers: {free: -1}}\n",
             "f.yaml:1:24: budget.tiers.free is -1; it should be an amount from 0 to 1000000000",
         ),
-        ("rule: 5\n", "f.yaml:1:7: rule is 5; allowed: a section with timeout_seconds"),
+        ("exclusive: 5\n", "f.yaml:1:12: exclusive is 5; allowed: a section with lease_seconds"),
         (
             "restart_policy: {max_restarts: 3, max_restarts_per_hour: 4}\n",
             "f.yaml:1:35: 'max_restarts_per_hour' is there already, at f.yaml:1:18",

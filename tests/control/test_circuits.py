@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flyball.config import Settings, definitions
+from flyball.config.rules import Rule
 from flyball.config.units import Unit
 from flyball.control.commands import answer
 from flyball.control.context import CommandError
@@ -29,6 +30,7 @@ class Named:
     """Settings that name some units."""
 
     units: Sequence[Unit] = ()
+    rules: Sequence[Rule] = ()
 
 
 @pytest.fixture

@@ -26,8 +26,9 @@ def scene() -> Scene:
 
 def test_every_verb_explains_itself() -> None:
     """The verbs are those that people know, each with its help."""
-    verbs = "status unit why sessions session events state pause resume reset stop start restart kill answer settle"
-    assert list(COMMANDS) == verbs.split()
+    looks = "status unit why sessions session events rules queue questions state"
+    orders = "pause resume reset stop start restart kill answer trigger forget_firings settle"
+    assert list(COMMANDS) == [*looks.split(), *orders.split()]
     assert all(command.help for command in COMMANDS.values())
     assert all(argument.help for command in COMMANDS.values() for argument in command.arguments)
 

@@ -322,8 +322,9 @@ def test_rights(scene: Scene, verb: str) -> None:
     """Whoever may only look cannot order anything."""
     scene.quarantine("web", "abc")
     scene.governor.panel.put("web", Settings().policies("session"))
+    scene.start("price", labels={"runtime": "rule"})
     before = _events(scene)
-    given = {"unit": "web", "units": ["web"], "fingerprint": "abc"}
+    given = {"unit": "web", "units": ["web"], "fingerprint": "abc", "rule": "price", "rules": ["price"]}
     args = {argument.name: given[argument.name] for argument in COMMANDS[verb].arguments if argument.name in given}
     context = scene.context(right=Right.LOOK)
     if COMMANDS[verb].right is Right.LOOK:

@@ -14,6 +14,7 @@ from flyball.core.event import (
     Cause,
     Event,
     Exited,
+    Fired,
     Held,
     Released,
     Resume,
@@ -27,6 +28,7 @@ from flyball.core.time import FOREVER, SECOND
 
 NOW = 1_700_000_000 * SECOND
 WHY = Reason("p", "c", "because")
+OF_A_RULE = {"runtime": "rule"}
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,14 @@ WHY = Reason("p", "c", "because")
         (Resume(checkpoint="7"), "resumed from checkpoint 7"),
         (Released(fingerprint="abcdef0123"), "released by a person: failure abcdef01"),
         (Released(by="ann"), "released by ann: all holds"),
+        (Fired(trigger="webhook price"), "fired by webhook price"),
+        (
+            Fired(trigger="rule b", depth=17, dropped="chain_too_long"),
+            "fired by rule b, 17 rules deep; dropped: chain_too_long",
+        ),
+        (Step(pattern="fetch:price", labels=OF_A_RULE), "action fetch"),
+        (Stepped(done=(Work(pattern="fetch:price"),), labels=OF_A_RULE), "action fetch done"),
+        (Stepped(done=(Work(pattern="undo-fetch:price", error=True),), labels=OF_A_RULE), "action undo-fetch failed"),
     ],
 )
 def test_what_happened(event: Event, says: str) -> None:
@@ -80,6 +90,21 @@ def test_what_happened(event: Event, says: str) -> None:
 def test_what_was_decided(decision: object, says: str) -> None:
     """Each verb in plain words, with all reasons of the strictest."""
     assert describe(Start(), decision, NOW).endswith(says)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("ended_done", "exited: done"),
+        ("ended_by_policy", "exited: done; ends: because"),
+        ("draining", "exited: done; ends: because"),
+    ],
+)
+def test_end_of_a_run_of_a_rule(code: str, says: str) -> None:
+    """That none follows by itself goes without saying: what fires the rule begins the next. What a person has to do
+    does not."""
+    exited = Exited(cause=Cause.DONE, labels=OF_A_RULE)
+    assert describe(exited, finish(Reason("restart", code, "because")), NOW) == says
 
 
 def test_what_a_change_cleared() -> None:

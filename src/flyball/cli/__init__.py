@@ -12,7 +12,7 @@ starting Python.
 | 130 | ended by Ctrl-C |
 | 141 | whoever read the output went away |
 
-`run` and `report` have more of them, which are in `run_report` and `report`.
+`run`, `report` and `trigger --wait` have more of them, which are in `run_report`, `report` and `trigger`.
 """
 
 import errno
@@ -38,6 +38,9 @@ COMMANDS: Final = {
     "why": ("flyball.cli.why:why", "Say why a unit is what it is, and what to do."),
     "sessions": ("flyball.cli.sessions:sessions", "Show sessions: work that can be paused and resumed."),
     "session": ("flyball.cli.sessions:session", "Show one session and its checkpoints."),
+    "rules": ("flyball.cli.rules:rules", "Show rules: what fires them, what waits, how they ended."),
+    "queue": ("flyball.cli.rules:queue", "Show what waits for a rule, or forget it."),
+    "trigger": ("flyball.cli.trigger:trigger", "Fire a rule now."),
     "events": ("flyball.cli.events:events", "Print what happened, and follow it."),
     "logs": ("flyball.cli.logs:logs", "Print what a unit printed, and follow it."),
     "pause": ("flyball.cli.orders:pause", "End units and hold them until they are resumed."),
@@ -48,6 +51,7 @@ COMMANDS: Final = {
     "start": ("flyball.cli.orders:start", "Start units."),
     "restart": ("flyball.cli.orders:restart", "End units in order and start them again."),
     "kill": ("flyball.cli.orders:kill", "End units at once."),
+    "questions": ("flyball.cli.answer:questions", "Show what units ask people."),
     "answer": ("flyball.cli.answer:answer", "Answer what a unit asks a person."),
     "report": ("flyball.cli.report:report", "Tell flyball, from inside a unit, what it does."),
     "check": ("flyball.cli.check:check", "Say what is wrong with a settings file."),

@@ -14,7 +14,7 @@ import click
 
 from flyball import app
 from flyball.config import Settings, load
-from flyball.config.build import unit_policies
+from flyball.config.build import rule_policies, unit_policies
 from flyball.control.client import Client, connect
 from flyball.control.commands import answer, find
 from flyball.control.context import CommandError, Context, Right
@@ -86,6 +86,8 @@ class Asking:
     def _context_of(self, governor: Governor) -> Context:
         for unit in self.settings.units:
             governor.panel.put(unit.name, unit_policies(self.settings, unit))
+        for rule, policies in rule_policies(self.settings, self.settings.rules).items():
+            governor.panel.put(rule, policies)
         return Context(governor=governor, settings=self.settings, who=user_name(), channel=CHANNEL, gone=is_gone)
 
 

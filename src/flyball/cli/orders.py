@@ -11,6 +11,7 @@ from flyball.cli import FAILED, FINE
 from flyball.cli.ask import Asking
 from flyball.cli.show import coloured, print_json
 from flyball.cli.status import why
+from flyball.control.past import RULE
 from flyball.control.text import one_line, short, times
 from flyball.errors import FlyballError
 
@@ -49,15 +50,17 @@ _YES: Final = click.option("--yes", is_flag=True, help="Do not ask before --user
 _CHECKPOINT: Final = click.option("--checkpoint", metavar="C", help="Of one session: go on from this checkpoint.")
 
 HELP: Final = {
-    "pause": "End UNIT, and hold it until it is resumed. --all holds the fleet: no unit starts until `flyball resume`. "
-    "--user holds whatever that user has: `flyball resume --user USER` ends it.",
+    "pause": "End UNIT, and hold it until it is resumed; what fires a rule meanwhile waits in its queue. --all holds "
+    "the fleet: no unit starts until `flyball resume`. --user holds whatever that user has: `flyball "
+    "resume --user USER` ends it.",
     "resume": "Let UNIT go on if it is paused, halted or waits for a person; a session also if it waits for its time. "
     "Without a UNIT, what holds the fleet: a restart storm, a clock that jumped, a pause of all. A quarantine is "
     "lifted by `flyball reset`.",
     "stop": "End UNIT in order, and do not start it again until somebody starts or resumes it.",
-    "start": "Start UNIT, also one that was stopped or paused; --all also takes back a stop or pause of all. Needs a "
+    "start": "Start UNIT, also one that was stopped or paused; --all also takes back a stop or pause of all. A rule "
+    "may be fired again then; to fire it now: `flyball trigger`. Needs a daemon.",
+    "restart": "End UNIT in order, and start it again. It counts as a restart. Rules have nothing to restart. Needs a "
     "daemon.",
-    "restart": "End UNIT in order, and start it again. It counts as a restart. Needs a daemon.",
     "kill": "End UNIT at once, without grace, and do not start it again until somebody starts or resumes it.",
 }
 
@@ -167,8 +170,9 @@ def _session_line(name: str, session: Mapping[str, Any], *, told: bool) -> str:
 
 
 def _line(unit: Mapping[str, Any], now: float, *, starting: bool) -> str:
-    """How a unit stands; or, where nothing is against it and there is a daemon to do it, what comes now."""
-    if starting and not _is_held(unit) and unit["state"] != "cooling":
+    """How a unit stands; or, where nothing is against it and there is a daemon to do it, what comes now. A rule is
+    begun by what fires it."""
+    if starting and unit["kind"] != RULE and not _is_held(unit) and unit["state"] != "cooling":
         return f"{unit['name']}: the daemon was told to start it"
     return f"{unit['name']}: {coloured(unit['state'], unit['state'])}: {one_line(why(unit, now))}"
 

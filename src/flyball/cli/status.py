@@ -9,6 +9,7 @@ import click
 from flyball.cli import FAILED, FINE
 from flyball.cli.ask import Asking
 from flyball.cli.show import coloured, print_json, width
+from flyball.control.past import RULE
 from flyball.control.text import ago, clock_time, exit_text, length, one_line, question_text, short, table, times
 
 WATCH_SECONDS: Final = 1.0
@@ -81,23 +82,32 @@ def _row(unit: Mapping[str, Any], now: float) -> Sequence[str]:
     hour = f"{restarts['last_hour']}/h" + (f", {restarts['total']} in all" if restarts["total"] else "")
     hand = f", {restarts['by_hand']} by hand" if restarts["by_hand"] else ""
     return (
-        unit["name"],
+        unit["name"] + (" (rule)" if unit["kind"] == RULE else ""),
         unit["state"] + (" (running)" if unit["running"] else ""),
         ago(unit["since"], now),
         hour + hand,
-        _exit(ended),
+        last_exit(ended),
         why(unit, now),
     )
 
 
-def _exit(ended: Mapping[str, Any] | None) -> str:
+def last_exit(ended: Mapping[str, Any] | None) -> str:
+    """How it ended last, in a few words."""
     if ended is None:
         return "-"
     return exit_text(ended["cause"], ended["error"], ended["code"], ended["signal"], ended["fingerprint"])
 
 
 def why(unit: Mapping[str, Any], now: float) -> str:
-    """The one reason that counts most, and when it ends."""
+    """The one reason that counts most, and when it ends; of a rule also how many firings wait."""
+    if not unit["waiting"]:
+        return _why(unit, now)
+    waits = f"queue: {unit['waiting']} wait" if unit["waiting"] > 1 else "queue: 1 waits"
+    idle = not (unit["reasons"] or unit["running"] or unit["live"] or unit["questions"])
+    return waits if idle else f"{_why(unit, now)}; {waits}"
+
+
+def _why(unit: Mapping[str, Any], now: float) -> str:
     if unit["questions"] and not unit["held"]:
         return asks(unit["questions"])
     if unit["reasons"]:
@@ -113,6 +123,8 @@ def why(unit: Mapping[str, Any], now: float) -> str:
     if unit["failures"]:
         last = unit["failures"][0]
         return f"failed {times(last['count'])}: {last['error'] or short(last['fingerprint'])}"
+    if unit["kind"] == RULE:
+        return "not fired yet" if unit["last_exit"] is None else "waits to be fired"
     return "not started yet" if unit["since"] is None else "may start"
 
 

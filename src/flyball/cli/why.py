@@ -5,9 +5,12 @@ from typing import Any, Final
 
 import click
 
+from flyball.cli.answer import ends
 from flyball.cli.ask import Asking
 from flyball.cli.post_mortem import post_mortem_lines
+from flyball.cli.rules import facts as rule_facts
 from flyball.cli.show import coloured, print_json
+from flyball.control.past import RULE
 from flyball.control.text import clock_time, event_line, exit_text, length, one_line, question_text, short, times
 from flyball.core.amounts import amount_text
 
@@ -23,7 +26,8 @@ DETAIL_LINES_MAX: Final = 20
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def why(unit: str, lines: int, as_json: bool) -> None:
     """Say why UNIT is what it is: every safeguard's opinion, what happened last, and what to do. Of a session also its
-    whole story: its timeline, where the time went, what each layer saw. Needs no daemon.
+    whole story: its timeline, where the time went, what each layer saw. Of a rule what fires it, and what waits in its
+    queue. Needs no daemon.
     """
     with Asking() as ask:
         said = ask("why", unit=unit, limit=lines)
@@ -44,6 +48,8 @@ def _lines(said: Mapping[str, Any]) -> Iterable[str]:
     if said["says"]:
         yield f"  it says: {one_line(said['says'])}"
     yield from _facts(unit, now)
+    if said["rule"] is not None:
+        yield from rule_facts(said["rule"], now)
     if said["post_mortem"] is not None:
         yield from post_mortem_lines(said["session"], said["post_mortem"], now)
     yield from _opinions(said["opinions"], now)
@@ -84,7 +90,7 @@ def _facts(unit: Mapping[str, Any], now: float) -> Iterable[str]:
         yield f"Failure:    {short(failure['fingerprint'])} {error}, {times(failure['count'])}, last {last} ago{held}"
     for question in unit["questions"]:
         asked = one_line(question_text(question["text"], question["choices"]))
-        yield f"Asks:       {question['id']} {asked}, {length(now - question['at'])} ago{_ends(question, now)}"
+        yield f"Asks:       {question['id']} {asked}, {length(now - question['at'])} ago{ends(question, now)}"
     for budget in unit["budgets"]:
         amounts = [amount_text(budget["meter"], budget[part]) for part in ("spent", "reserved", "limit")]
         yield f"Budget:     {amounts[0]} spent, {amounts[1]} reserved, of {amounts[2]} per {budget['by']}"
@@ -94,13 +100,6 @@ def _facts(unit: Mapping[str, Any], now: float) -> Iterable[str]:
         yield f"Order:      {order['order']} by {order['by'] or 'a person'} {one_line(order['note'])}, " + (
             f"{length(now - order['at'])} ago"
         )
-
-
-def _ends(question: Mapping[str, Any], now: float) -> str:
-    if question["until"] is None:
-        return ""
-    then = "gives up" if question["default"] is None else f"takes {one_line(question['default'])}"
-    return f"; {then} in {length(question['until'] - now)}"
 
 
 def _opinions(opinions: Iterable[Mapping[str, Any]], now: float) -> Iterable[str]:
@@ -126,6 +125,8 @@ def _remedies(unit: Mapping[str, Any], *, work: bool) -> Iterable[str]:
     for question in unit["questions"]:
         which = f"--id {question['id']} " if several else ""
         remedies[f"Answer it: `flyball answer {unit['name']} {which}TEXT`."] = None
+    if unit["kind"] == RULE and unit["held"] and unit["waiting"]:
+        remedies[f"What waits is run then; to forget it: `flyball queue {unit['name']} --clear`."] = None
     if remedies:
         yield from ("", "What to do:", *(f"  {one_line(remedy)}" for remedy in remedies))
 

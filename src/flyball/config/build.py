@@ -4,18 +4,19 @@ None of them can be taken away. The numbers of a policy's own that have no setti
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Final
 
 from flyball.config.layers import load
 from flyball.config.money import micro
+from flyball.config.rules import Rule
 from flyball.config.settings import Settings
 from flyball.config.units import RestartWhen, Unit
 from flyball.core.amounts import MONEY
 from flyball.core.decision import Verb
 from flyball.core.policy import AnyPolicy
-from flyball.core.time import DAY, FOREVER, HOUR, Span, span
+from flyball.core.time import DAY, FOREVER, HOUR, MINUTE, Span, span
 from flyball.policies import (
     Anomaly,
     Breaker,
@@ -31,6 +32,7 @@ from flyball.policies import (
     Manual,
     Quarantine,
     Question,
+    Rate,
     Reservations,
     Restart,
     Revision,
@@ -45,6 +47,8 @@ log = logging.getLogger(__name__)
 
 KINDS: Final = ("process", "agent", "rule", "graph", "session")
 PERIODS: Final[dict[str, Span]] = {"none": 0, "hour": HOUR, "day": DAY}
+RUNTIME: Final = "runtime"
+"""The label of every run of a rule."""
 BUDGETS_BY: Final = ("run", "unit", "user", "tree", "fleet")
 
 
@@ -59,13 +63,14 @@ def policies_of(settings: Settings, kind: str = "process", tier: str | None = No
             own = (
                 _loop(settings),
                 Deadline(lasts_max=span(settings.rule.timeout_seconds)),
+                *_all_rules(settings),
                 *_own_budgets(settings),
             )
         case "graph" | "session":
             own = _work(settings, kind, tier)
         case _:
             raise ValueError(f"{kind!r} is no kind of unit; there are {', '.join(KINDS)}")
-    return (*_everyone(settings, agent=kind == "agent"), *own)
+    return (*_everyone(settings, kind), *own)
 
 
 def unit_policies(settings: Settings, unit: Unit, *, budget_by: str = "run") -> tuple[AnyPolicy, ...]:
@@ -74,7 +79,7 @@ def unit_policies(settings: Settings, unit: Unit, *, budget_by: str = "run") -> 
     policies = {(policy.name, policy.by): policy for policy in settings.policies(unit.kind)}
     own: list[AnyPolicy] = [
         _restart(settings, _healthy_after(settings, agent=unit.kind == "agent"), unit.restart),
-        _flapping(settings, clean_counts=unit.restart is RestartWhen.ALWAYS),
+        _flapping(settings, unit.kind, clean_counts=unit.restart is RestartWhen.ALWAYS),
     ]
     if unit.deadline:
         own.append(Deadline(lasts_max=unit.deadline, grace=unit.grace))
@@ -91,6 +96,29 @@ def unit_policies(settings: Settings, unit: Unit, *, budget_by: str = "run") -> 
     return tuple((policies | {(policy.name, policy.by): policy for policy in own}).values())
 
 
+def rule_policies(settings: Settings, rules: Sequence[Rule]) -> dict[str, tuple[AnyPolicy, ...]]:
+    """The safeguards of each of these rules: those of all rules, and those that its own definition asks for. Rules that
+    ask for the same share them."""
+    of_all = {(policy.name, policy.by): policy for policy in settings.policies("rule")}
+    healthy_after, lease = _healthy_after(settings, agent=False), span(settings.exclusive.lease_seconds)
+    sets: dict[tuple[object, ...], tuple[AnyPolicy, ...]] = {}
+    policies: dict[str, tuple[AnyPolicy, ...]] = {}
+    for rule in rules:
+        asked = (rule.deadline, rule.runs_max, rule.pace, rule.runs_again)
+        if asked not in sets:
+            when = RestartWhen.ON_FAILURE if rule.runs_again else RestartWhen.NEVER
+            own: list[AnyPolicy] = [
+                _restart(settings, healthy_after, when),
+                Deadline(lasts_max=rule.deadline),
+                Exclusive(runs_max=rule.runs_max, lease=lease),
+            ]
+            if rule.pace is not None:
+                own.append(Rate(starts_max=rule.pace.starts, window=rule.pace.window))
+            sets[asked] = tuple((of_all | {(policy.name, policy.by): policy for policy in own}).values())
+        policies[rule.name] = sets[asked]
+    return policies
+
+
 def get_tier_limit(tier: str | None, settings: Settings | None = None) -> int:
     """What a session of that tier may cost, in millionths; by the settings that are found, if none are given. An
     unknown tier gets what no tier gets, with a warning."""
@@ -101,7 +129,8 @@ def get_tier_limit(tier: str | None, settings: Settings | None = None) -> int:
     return micro(budget.tiers.get(tier or "", budget.max_cost_per_session))
 
 
-def _everyone(settings: Settings, *, agent: bool) -> tuple[AnyPolicy, ...]:
+def _everyone(settings: Settings, kind: str) -> tuple[AnyPolicy, ...]:
+    agent = kind == "agent"
     healthy_after = _healthy_after(settings, agent=agent)
     breakers = [_breaker(settings, by) for by in ("fleet", *settings.circuit_breaker.labels)]
     manuals = [Manual(by=by) for by in ("unit", "fleet", "user", "tree")]
@@ -124,7 +153,7 @@ def _everyone(settings: Settings, *, agent: bool) -> tuple[AnyPolicy, ...]:
         Restart(
             restarts_max=settings.restart_policy.max_total_restarts_per_hour, row_max=0, over=Verb.HOLD, by="fleet"
         ),
-        _flapping(settings),
+        _flapping(settings, kind),
         Exclusive(lease=span(settings.exclusive.lease_seconds)),
         *manuals,
         Question(),
@@ -205,16 +234,26 @@ def _restart(settings: Settings, healthy_after: Span, when: RestartWhen = Restar
     )
 
 
-def _flapping(settings: Settings, *, clean_counts: bool = False) -> Flapping:
-    crash = settings.crash_policy
+def _flapping(settings: Settings, kind: str, *, clean_counts: bool = False) -> Flapping:
+    """A rule waits by its ladder and by nothing else; what flaps is halted all the same."""
+    crash, waits = settings.crash_policy, kind != "rule"
     return Flapping(
         window=span(crash.flap_window_seconds),
         exits_max=crash.flap_threshold,
         flaps_max=crash.halt_threshold,
-        delay=span(crash.transient_delay_seconds),
-        flap_delay=span(crash.flapping_delay_seconds),
+        delay=span(crash.transient_delay_seconds) if waits else 0,
+        flap_delay=span(crash.flapping_delay_seconds) if waits else 0,
         kept_max=crash.ring_buffer_cap,
         clean_counts=clean_counts,
+    )
+
+
+def _all_rules(settings: Settings) -> tuple[AnyPolicy, ...]:
+    """What bounds all rules together. Their runs have the label."""
+    rule, lease = settings.rule, span(settings.exclusive.lease_seconds)
+    return (
+        Rate(starts_max=rule.max_runs_per_minute, window=MINUTE, by=RUNTIME),
+        Exclusive(runs_max=rule.max_running, lease=lease, name="running", by=RUNTIME),
     )
 
 

@@ -4,6 +4,8 @@ A tree may hold nonsense. Which keys there are, and which values are good, is th
 wrong can be reported at once.
 """
 
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 DEPTH_MAX: Final = 16
@@ -16,6 +18,15 @@ class Given(NamedTuple):
     value: Any
     at: str
     key_at: str
+    lead: int = -1
+    """Of a text: how many columns it begins after its place; -1: it does not stand there letter by letter."""
+
+    def place_in(self, column: int) -> str:
+        """The place of a letter of its text, counted from 1; that of the whole where it cannot be told."""
+        before, _, start = self.at.rpartition(":")
+        if self.lead < 0 or column < 1 or not start.isdigit():
+            return self.at
+        return f"{before}:{int(start) + self.lead + column - 1}"
 
     def plain(self) -> Any:
         """The value without its places."""
@@ -47,3 +58,18 @@ class Given(NamedTuple):
 
 
 NOTHING: Final = Given({}, "", "")
+
+
+@dataclass(slots=True)
+class Origin:
+    """Where settings are read from: the file, if there is one, the folder that its relative paths begin at, all files
+    and folders beside it, and rules that stand in another folder, each with that folder."""
+
+    file: Path | None
+    folder: Path
+    sources: list[Path] = field(default_factory=list)
+    folders: dict[str, str] = field(default_factory=dict)
+
+    def folder_of(self, rule: str) -> str:
+        """The folder that a rule's relative paths begin at."""
+        return self.folders.get(rule) or str(self.folder.absolute())

@@ -4,21 +4,26 @@ Whatever is wrong in any of them is reported, all of it at once, each with its p
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from flyball.config.given import NOTHING, Given
+from flyball.config.given import NOTHING, Given, Origin
 from flyball.config.names import canonical, spelled
-from flyball.config.problems import contradictions, in_order, wrong_values
+from flyball.config.problems import in_order, validated, wrong_values
 from flyball.config.settings import Settings
 from flyball.config.toml_text import read_toml
 from flyball.config.variables import filled_in
 from flyball.config.yaml_text import read_yaml
 from flyball.errors import SettingsError
 
-FILE_MAX: Final = 256 * 1024
-"""Bytes of a settings file. All settings with their descriptions are a tenth of it; a thousand units fit."""
+FILE_MAX: Final = 4 * 2**20
+"""Bytes of one file. All settings with their descriptions are a hundredth of it; ten thousand rules fit."""
+FILES_MAX: Final = 1_000
+"""Files of a folder of rules."""
+FOLDER_MAX: Final = 16 * 2**20
+"""Bytes of all of them: they are read in seconds."""
+RULE_FILES: Final = (".yaml", ".yml", ".json")
 
 FILES: Final = ("flyball.yaml", "flyball.yml", "framework.yaml", "pyproject.toml")
 """Where settings are looked for, in this order; in pyproject.toml, in the table [tool.flyball]."""
@@ -40,22 +45,20 @@ def load(path: Path | None = None, *, env: Mapping[str, str] | None = None, cwd:
     environment = os.environ if env is None else env
     problems: list[str] = []
     notes: list[str] = []
-    file = path or _find(environment, cwd or Path(), notes)
-    layers = [
-        _layer(lambda: _read_file(file) if file else NOTHING, problems),
-        _layer(lambda: _read_environment(environment, problems), problems),
-    ]
-    given = NOTHING
-    for layer in layers:
-        # Each by itself: what is wrong in the file is wrong also where the environment hides it.
-        problems += wrong_values(layer)
-        given = given.under(layer)
-    problems += contradictions(given)
-    if problems:
-        raise SettingsError(in_order(problems))
     lacking: list[str] = []
-    given = filled_in(given, environment, file.parent if file else cwd or Path(), lacking)
-    return Settings.model_validate(given.plain()).born_of(given, str(file or ""), notes, in_order(lacking))
+    file = path or _find(environment, cwd or Path(), notes)
+    origin = Origin(file, file.parent if file else cwd or Path())
+    below = _layer(lambda: _read_all(file, origin, problems) if file else NOTHING, problems)
+    over = _layer(lambda: _read_environment(environment, problems), problems)
+    # What is wrong in the file is wrong also where the environment hides it.
+    hidden = _hidden(below, over)
+    problems += wrong_values(hidden) if hidden.value else []
+    given = filled_in(below.under(over), environment, origin, lacking)
+    settings, wrong = validated(given, origin)
+    problems += wrong
+    if settings is None or problems:
+        raise SettingsError(in_order(problems))
+    return settings.born_of(given, origin, notes, in_order(lacking))
 
 
 def _layer(read: Callable[[], Given], problems: list[str]) -> Given:
@@ -64,6 +67,13 @@ def _layer(read: Callable[[], Given], problems: list[str]) -> Given:
     except SettingsError as error:
         problems += error.problems
         return NOTHING
+
+
+def _hidden(below: Given, over: Given) -> Given:
+    """The sections of the one in which the other lays something over."""
+    if not isinstance(below.value, dict):
+        return below
+    return below._replace(value={key: section for key, section in below.value.items() if key in over.value})
 
 
 # The file.
@@ -96,6 +106,60 @@ def _read_file(file: Path) -> Given:
     return given
 
 
+def _read_all(file: Path, origin: Origin, problems: list[str]) -> Given:
+    """A file, with the rules of the folder that it names."""
+    given = _read_file(file)
+    folder = given.find(("rules_dir",))
+    if folder is None or not isinstance(folder.value, str) or not folder.value:
+        return given
+    path = origin.folder.absolute() / Path(folder.value).expanduser()
+    own = given.find(("rules",))
+    if own is not None and own.value is not None and not isinstance(own.value, dict):
+        return given
+    rules = dict(own.value or {}) if own is not None else {}
+    for name, rule in _rules_in(path, folder, origin, problems):
+        if name in rules:
+            problems.append(f"{rule.key_at}: the rule {name!r} is there already, at {rules[name].key_at}")
+            continue
+        rules[name] = rule
+        origin.folders[name] = str(path)
+    around = own or folder
+    return given._replace(value={**given.value, "rules": around._replace(value=rules)})
+
+
+def _rules_in(path: Path, named: Given, origin: Origin, problems: list[str]) -> Iterator[tuple[str, Given]]:
+    """The rules of a folder. Files whose names begin with a dot are those of editors."""
+    try:
+        files = sorted(file for file in path.iterdir() if file.suffix in RULE_FILES and not file.name.startswith("."))
+    except OSError as error:
+        problems.append(f"{named.at}: rules_dir: {path}: {error.strerror or error}")
+        return
+    origin.sources.append(path)
+    if len(files) > FILES_MAX:
+        problems.append(f"{named.at}: rules_dir: {path}: more than {FILES_MAX} files")
+        return
+    left = FOLDER_MAX
+    for file in files:
+        try:
+            data = _bytes(file)
+            left -= len(data)
+            if left < 0:
+                raise SettingsError([f"{named.at}: rules_dir: {path}: longer than {FOLDER_MAX // 2**20} MiB in all"])
+            given = read_yaml(_decoded(data, str(file)), str(file))
+        except SettingsError as error:
+            problems += error.problems
+            if left < 0:
+                return
+            continue
+        if isinstance(given.value, dict) and given.value.keys() == {"rules"}:
+            at = given.value["rules"].key_at
+            problems.append(f"{at}: in a folder of rules they stand at the top of each file: leave `rules:` out")
+        elif isinstance(given.value, dict):
+            yield from given.value.items()
+        elif given.value is not None:
+            problems.append(f"{given.at}: should have rules by their names")
+
+
 def _bytes(file: Path) -> bytes:
     try:
         with file.open("rb") as stream:
@@ -105,7 +169,7 @@ def _bytes(file: Path) -> bytes:
     except ValueError as error:
         raise SettingsError([f"{str(file)!r}: {error}"]) from None
     if len(data) > FILE_MAX:
-        raise SettingsError([f"{file}: longer than {FILE_MAX // 1024} KiB: this is no settings file"])
+        raise SettingsError([f"{file}: longer than {FILE_MAX // 2**20} MiB: this is no settings file"])
     return data
 
 

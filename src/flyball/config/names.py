@@ -7,10 +7,9 @@ import functools
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from types import NoneType
-from typing import Any, Final, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from flyball.config.given import Given
 from flyball.config.settings import Settings
@@ -21,12 +20,13 @@ SUGGESTIONS_MAX: Final = 2
 
 class Key(NamedTuple):
     """One key of a section: its name in files, the other names it has, and its own keys if it is a section, or if it
-    holds sections by names that people choose."""
+    holds sections by names that people choose, or in a list."""
 
     name: str
     also: tuple[str, ...]
     section: type[BaseModel] | None
     by_name: bool
+    listed: bool = False
 
 
 def keys_of(section: type[BaseModel]) -> Iterator[Key]:
@@ -34,9 +34,10 @@ def keys_of(section: type[BaseModel]) -> Iterator[Key]:
     for attribute, field in section.model_fields.items():
         name = field.alias or attribute
         extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-        also = {attribute, str(extra.get("also", name))} - {name}
-        by_name = get_origin(field.annotation) is dict
-        yield Key(name, tuple(sorted(also)), _section_of(field), by_name)
+        # `with_` is what Python calls `with`, and no other name of it.
+        also = {attribute.rstrip("_"), str(extra.get("also", name))} - {name}
+        kind = get_origin(field.annotation)
+        yield Key(name, tuple(sorted(also)), _section_of(field.annotation), kind is dict, kind is tuple)
 
 
 @functools.cache
@@ -45,10 +46,11 @@ def _known(section: type[BaseModel]) -> Mapping[str, Key]:
     return {name: key for key in keys_of(section) for name in (key.name, *key.also)}
 
 
-def _section_of(field: FieldInfo) -> type[BaseModel] | None:
-    for kind in (field.annotation, *get_args(field.annotation)):
-        if isinstance(kind, type) and kind is not NoneType and issubclass(kind, BaseModel):
-            return kind
+def _section_of(annotation: Any) -> type[BaseModel] | None:
+    for kind in (annotation, *get_args(annotation)):
+        plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+        if isinstance(plain, type) and plain is not NoneType and issubclass(plain, BaseModel):
+            return plain
     return None
 
 
@@ -57,7 +59,7 @@ def section_at(path: tuple[Any, ...]) -> type[BaseModel] | None:
     section: type[BaseModel] | None = Settings
     chosen = False
     for name in path:
-        if chosen:
+        if chosen or isinstance(name, int):
             chosen = False
             continue
         key = next((key for key in keys_of(section) if key.name == name), None) if section else None
@@ -81,7 +83,7 @@ def canonical(given: Given, problems: list[str], section: type[BaseModel] = Sett
             continue
         if key.name in renamed:
             problems.append(f"{value.key_at}: {key.name!r} is there already, at {renamed[key.name].key_at}")
-        if key.section is None:
+        if key.section is None or key.listed:
             renamed[key.name] = value
         elif key.by_name and isinstance(value.value, dict):
             sections = {chosen: canonical(inner, problems, key.section) for chosen, inner in value.value.items()}

@@ -9,8 +9,19 @@ import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from flyball.config.rules import Rule
 from flyball.config.units import Group, Unit
 from flyball.core.policy import AnyPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleLimits:
+    """What bounds all rules together, and where webhooks come in."""
+
+    running_max: int = 10
+    queued_max: int = 10_000
+    listen: str = "127.0.0.1:8787"
+    auto_reload: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,10 +30,14 @@ class Plan:
 
     units: tuple[Unit, ...]
     groups: tuple[Group, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    limits: RuleLimits = RuleLimits()
+    sources: tuple[str, ...] = ()
+    """Files and folders that it was read from: when one of them changes, so may the rules."""
     policies: tuple[AnyPolicy, ...]
     """Of whatever is not one of the units."""
     own: Mapping[str, tuple[AnyPolicy, ...]]
-    """Of each unit. Those that stand under the same ones share them."""
+    """Of each unit and each rule. Those that stand under the same ones share them."""
     jitter: float
     """The share of a wait by which the starts of many units are spread."""
     quarantined_at: int

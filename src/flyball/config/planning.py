@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from flyball.config.plan import Plan, decode
+from flyball.config.plan import Plan, RuleLimits, decode
 from flyball.config.units import Unit
 from flyball.core.policy import AnyPolicy
 from flyball.errors import FlyballError, SettingsError
@@ -32,24 +32,35 @@ class _Refusal(msgspec.Struct):
 
 
 def read_plan(config: Path | None, env: Mapping[str, str]) -> tuple[Plan, Sequence[str]]:
-    """The plan of these settings, and what there is to warn of. FlyballError if units cannot be run with them."""
-    from flyball.config.build import unit_policies  # noqa: PLC0415 - whoever only hands plans over needs no settings
-    from flyball.config.layers import load  # noqa: PLC0415 - as above
+    """The plan of these settings, and what there is to warn of. FlyballError if nothing can be run with them."""
+    # Whoever only hands plans over needs no settings.
+    from flyball.config.build import rule_policies, unit_policies  # noqa: PLC0415 - see above
+    from flyball.config.layers import load  # noqa: PLC0415 - see above
 
     settings = load(config, env=env)
     if settings.lacking:
         raise SettingsError(list(settings.lacking))
-    if not settings.units:
+    if not settings.units and not settings.rules:
         where = settings.source or "the settings (no file was found)"
         raise FlyballError(
-            f"{where}: there are no units to run", remedy="Name some under `units:`; see `flyball schema`."
+            f"{where}: there are no units to run, and no rules",
+            remedy="Name some under `units:` or `rules:`; see `flyball schema`.",
         )
     # Each set of policies once: most units stand under the same.
     sets: dict[tuple[AnyPolicy, ...], tuple[AnyPolicy, ...]] = {}
     own = {unit.name: sets.setdefault(own, own) for unit in settings.units for own in (unit_policies(settings, unit),)}
+    own |= rule_policies(settings, settings.rules)
     plan = Plan(
         units=_sharing(settings.units),
         groups=settings.groups,
+        rules=settings.rules,
+        limits=RuleLimits(
+            running_max=settings.rule.max_running,
+            queued_max=settings.rule.max_queued,
+            listen=settings.rule.listen,
+            auto_reload=settings.rule.auto_reload,
+        ),
+        sources=settings.sources,
         policies=settings.policies(),
         own=own,
         jitter=settings.restart_policy.jitter,

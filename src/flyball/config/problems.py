@@ -7,11 +7,12 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from flyball.config.given import Given
+from flyball.config.given import Given, Origin
 from flyball.config.names import keys_of, meant, section_at
 from flyball.config.schema import allowed
-from flyball.config.section import CONTRADICTION
+from flyball.config.section import CONTRADICTION, Fault
 from flyball.config.settings import Settings
+from flyball.config.variables import SECRET
 
 SHOWN_MAX: Final = 60
 """Characters of a wrong key or value that are repeated in the message."""
@@ -20,29 +21,36 @@ PROBLEMS_MAX: Final = 100
 """Problems that are listed. Whoever has more has given the wrong file."""
 
 
+def validated(given: Given, origin: Origin) -> tuple[Settings | None, list[str]]:
+    """The settings in it, or all that is wrong with it."""
+    try:
+        return Settings.model_validate(given.plain(), context=origin), []
+    except ValidationError as error:
+        return None, [problem for detail in error.errors(include_url=False) for problem in _problems(detail, given)]
+
+
 def wrong_values(given: Given) -> list[str]:
-    """Keys that are not known, and values that are wrong by themselves."""
-    return [_problem(detail, given) for detail in _errors(given) if detail["type"] != CONTRADICTION]
-
-
-def contradictions(given: Given) -> list[str]:
-    """Values that are wrong beside each other."""
-    return [_problem(detail, given) for detail in _errors(given) if detail["type"] == CONTRADICTION]
+    """Keys that are not known, and values that are wrong by themselves, not beside others."""
+    try:
+        Settings.model_validate(given.plain())
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        return [_problem(detail, given) for detail in details if detail["type"] != CONTRADICTION]
+    return []
 
 
 def in_order(problems: list[str]) -> list[str]:
     """As they stand in the file: line 9 before line 10. At most PROBLEMS_MAX, and how many more there are."""
-    ordered = sorted(problems, key=lambda problem: [part.zfill(10) for part in re.split(r"(\d+)", problem)])
+    once = dict.fromkeys(problems)
+    ordered = sorted(once, key=lambda problem: [part.zfill(10) for part in re.split(r"(\d+)", problem)])
     more = len(ordered) - PROBLEMS_MAX
     return [*ordered[:PROBLEMS_MAX], f"and {more} more"] if more > 0 else ordered
 
 
-def _errors(given: Given) -> list[ErrorDetails]:
-    try:
-        Settings.model_validate(given.plain())
-    except ValidationError as error:
-        return error.errors(include_url=False)
-    return []
+def _problems(detail: ErrorDetails, given: Given) -> list[str]:
+    if detail["type"] != CONTRADICTION:
+        return [_problem(detail, given)]
+    return [_faulty(fault, detail["loc"], given) for fault in detail["ctx"]["faults"]]
 
 
 def _problem(detail: ErrorDetails, given: Given) -> str:
@@ -51,15 +59,19 @@ def _problem(detail: ErrorDetails, given: Given) -> str:
     if detail["type"] == "extra_forbidden":
         return _unknown(path, given)
     context: dict[str, Any] = detail.get("ctx", {})
-    if detail["type"] == CONTRADICTION:
-        section, path = given.find(path) or given, (*path, *context["path"])
-        place = (given.find(path) or section).at
-        return f"{place}: {_dotted(path)}: {context['text']}"
     found = given.find(path) or given
-    shown = _shown_of_unit(path, found) if path[:1] == ("units",) else _shown(found)
+    shown = _shown_of_unit(path, found) if path[:1] in (("units",), ("rules",)) else _shown(found)
     if detail["type"] == "value_error":
         return f"{found.at}: {_dotted(path)} is {shown}; it {context['error']}"
     return f"{found.at}: {_dotted(path) or 'the file'} is {shown}; allowed: {allowed(path)}"
+
+
+def _faulty(fault: Fault, above: tuple[str | int, ...], given: Given) -> str:
+    """One line: where, and what is wrong."""
+    section, path = given.find(above) or given, (*above, *fault.path)
+    found = given.find(path) or section
+    place = found.key_at if fault.at_key else found.place_in(fault.column)
+    return f"{place}: {_dotted(path)}: {fault.text}"
 
 
 def _unknown(path: tuple[str | int, ...], given: Given) -> str:
@@ -82,10 +94,10 @@ def _shown(given: Given) -> str:
 
 
 def _shown_of_unit(path: tuple[str | int, ...], given: Given) -> str:
-    """A unit's variables may be secrets, and so may a list or mapping that holds them."""
+    """A unit's or a rule's variables may be secrets, and so may a list or mapping that holds them."""
     if isinstance(given.value, dict | list):
         return "a mapping" if isinstance(given.value, dict) else "a list"
-    return "something else" if "env" in path else _shown(given)
+    return "something else" if SECRET.intersection(path) else _shown(given)
 
 
 def _cut(text: str) -> str:

@@ -86,7 +86,7 @@ class Webhook:
     hook: str
     secret: str = field(repr=False)
     tolerance: Span = 5 * MINUTE
-    """How old, or how far ahead, the time of a request may be. As long as that its id is remembered."""
+    """How old, or how far ahead, the time of a request may be. Its id is remembered for longer than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

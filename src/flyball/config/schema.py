@@ -72,6 +72,8 @@ def _words(schema: dict[str, Any]) -> str:
             return f"{_words(first)}, or null"
         case {"enum": list(choices)}:
             return " or ".join(choices)
+        case {"const": True}:
+            return "true"
         case {"type": "boolean"}:
             return "true or false"
         case {"type": "integer"}:

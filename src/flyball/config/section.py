@@ -1,7 +1,8 @@
 """What every section of the settings is made of: its base, and the kinds of values that it may hold."""
 
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -65,7 +66,21 @@ class Section(BaseModel):
     )
 
 
+class Fault(NamedTuple):
+    """One contradiction: the path of keys to the value to point at, what is wrong, where in its text (from 1; 0: all
+    of it), and whether to point at its key instead."""
+
+    path: tuple[str | int, ...]
+    text: str
+    column: int = 0
+    at_key: bool = False
+
+
 def contradiction(key: str | tuple[str | int, ...], text: str) -> PydanticCustomError:
     """Two values that contradict each other; `key`, which may be a path of keys, is the one to point at."""
-    path = (key,) if isinstance(key, str) else key
-    return PydanticCustomError(CONTRADICTION, "{text}", {"text": text, "path": path})
+    return contradictory([Fault((key,) if isinstance(key, str) else key, text)])
+
+
+def contradictory(faults: Sequence[Fault]) -> PydanticCustomError:
+    """Several of them at once."""
+    return PydanticCustomError(CONTRADICTION, "{text}", {"text": faults[0].text, "faults": tuple(faults)})

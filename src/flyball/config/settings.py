@@ -9,11 +9,15 @@ No safeguard can be switched off: ranges end before the number at which one woul
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
-from flyball.config.given import NOTHING, Given
+from flyball.config.given import NOTHING, Given, Origin
+from flyball.config.rule_fit import faults
+from flyball.config.rule_settings import Listen, RulesGiven, rules_of
+from flyball.config.rules import Attempts
 from flyball.config.section import (
     COUNT_MAX,
     KEPT_MAX,
@@ -28,9 +32,11 @@ from flyball.config.section import (
     Seconds,
     Section,
     contradiction,
+    contradictory,
 )
-from flyball.config.unit_settings import GroupsGiven, UnitsGiven, fit_together
+from flyball.config.unit_settings import GroupsGiven, UnitsGiven, Word, fit_together
 from flyball.core.amounts import MONEY
+from flyball.core.time import span
 
 if TYPE_CHECKING:
     from flyball.core.policy import AnyPolicy
@@ -422,10 +428,20 @@ class Daemon(Section):
 
 
 class Rule(Section):
-    """What bounds a rule's action."""
+    """What bounds rules, each and all of them together."""
 
     timeout_seconds: Seconds = 300.0
     """How long one run may last."""
+    max_running: Kept = 10
+    """Runs of all rules at the same time."""
+    max_runs_per_minute: Count = 1000
+    """Runs of all rules together within a minute; the next one waits."""
+    max_queued: Count = 10_000
+    """Firings of all rules that wait. What comes when so many wait is dropped, and told."""
+    listen: Listen = "127.0.0.1:8787"
+    """Where webhooks come in: a host and a port. Opened only if a rule has a webhook."""
+    auto_reload: bool = True
+    """Files of rules are applied when they change, if nothing but rules changed in them."""
 
 
 class Exclusive(Section):
@@ -469,11 +485,16 @@ class Settings(Section):
     """What `flyball up` runs, by name."""
     groups: GroupsGiven = ()
     """Units that are restarted together, by name."""
+    rules_dir: Word = ""
+    """A folder with more rules, in files *.yaml, *.yml and *.json, each with rules by name; a relative one is beside
+    this file."""
+    rules: RulesGiven = ()
+    """What is done when something happens, by name."""
 
     _given: Given = PrivateAttr(default=NOTHING)
-    _source: str = PrivateAttr(default="")
     _notes: tuple[str, ...] = PrivateAttr(default=())
     _lacking: tuple[str, ...] = PrivateAttr(default=())
+    _origin: Origin = PrivateAttr(default_factory=lambda: Origin(None, Path()))
 
     @model_validator(mode="after")
     def _units_fit_together(self) -> Self:
@@ -481,21 +502,41 @@ class Settings(Section):
         object.__setattr__(self, "units", fit_together(self.units, self.groups))
         return self
 
-    def born_of(self, given: Given, source: str, notes: Sequence[str], lacking: Sequence[str] = ()) -> Self:
+    @model_validator(mode="after")
+    def _rules_fit_together(self, info: ValidationInfo) -> Self:
+        retry = self.retry
+        attempts = Attempts(
+            most=retry.max_attempts, first=span(retry.base_delay_seconds), factor=retry.exponential_base
+        )
+        timeout = span(self.rule.timeout_seconds)
+        rules = rules_of(self.rules, attempts, timeout, info.context)
+        if wrong := faults(rules, {unit.name for unit in self.units}, self.rule.listen):
+            raise contradictory(wrong)
+        object.__setattr__(self, "rules", rules)
+        return self
+
+    def born_of(self, given: Given, origin: Origin, notes: Sequence[str], lacking: Sequence[str] = ()) -> Self:
         """These settings, which now know where each of them came from, what there was to say about that, and what units
-        take from outside that is not there."""
-        self._given, self._source, self._notes, self._lacking = given, source, tuple(notes), tuple(lacking)
+        and rules take from outside that is not there."""
+        self._given, self._origin = given, origin
+        self._notes, self._lacking = tuple(notes), tuple(lacking)
         return self
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """Variables and files that units name and that are not there: with these missing, nothing should be run."""
+        """What units and rules name and is not there, variables and files: without it, nothing should be run."""
         return self._lacking
 
     @property
     def source(self) -> str:
         """The file that they were read from; empty if there was none."""
-        return self._source
+        return str(self._origin.file or "")
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What they were read from: the file, and the folder of rules."""
+        own = (self._origin.file,) if self._origin.file is not None else ()
+        return tuple(str(path.absolute()) for path in (*own, *self._origin.sources))
 
     def policies(self, kind: str = "process", *, tier: str | None = None) -> tuple["AnyPolicy", ...]:
         """The safeguards of a unit of that kind: process, agent, rule, graph or session. `tier` is that of a session's

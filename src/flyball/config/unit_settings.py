@@ -26,6 +26,7 @@ from flyball.config.units import (
     Unit,
 )
 from flyball.core.name import IN_WORDS, NAME, is_name
+from flyball.core.preflight import find_circle
 from flyball.core.time import SECOND, Span, format_span, parse_span, span
 
 UNITS_MAX: Final = 10_000
@@ -40,11 +41,11 @@ PRIORITY_MAX: Final = 100
 """Enough to put some in between later."""
 ONLY_OF_SESSIONS: Final = ("steps", "resumes", "priority")
 SIZES: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-_BY_NAME: Final = {"default": {}, "propertyNames": {"pattern": f"^{NAME.pattern}$"}}
+BY_NAME: Final = {"default": {}, "propertyNames": {"pattern": f"^{NAME.pattern}$"}}
 _SIZE: Final = re.compile(r"(\d{1,15})\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 
 
-def _words(given: object) -> object:
+def words_of(given: object) -> object:
     """A command as a list, or as one line in the manner of a shell."""
     if isinstance(given, str):
         try:
@@ -110,7 +111,7 @@ def _variables(given: object) -> object:
 Word = Annotated[str, Field(max_length=TEXT_MAX, pattern=r"^[^\x00]*$", json_schema_extra={"$comment": "text"})]
 Words = Annotated[
     tuple[Word, ...],
-    BeforeValidator(_words),
+    BeforeValidator(words_of),
     Field(strict=False, max_length=WORDS_MAX),
     WithJsonSchema(
         {
@@ -350,13 +351,13 @@ else:
     # In a file they are sections by name; in the program they are values that know their names.
     UnitsGiven = Annotated[
         dict[str, UnitSection],
-        Field(max_length=UNITS_MAX, json_schema_extra=_BY_NAME),
+        Field(max_length=UNITS_MAX, json_schema_extra=BY_NAME),
         AfterValidator(_as_units),
         PlainSerializer(_units_shown),
     ]
     GroupsGiven = Annotated[
         dict[str, GroupSection],
-        Field(max_length=UNITS_MAX, json_schema_extra=_BY_NAME),
+        Field(max_length=UNITS_MAX, json_schema_extra=BY_NAME),
         AfterValidator(_as_groups),
         PlainSerializer(_groups_shown),
     ]
@@ -373,8 +374,10 @@ def fit_together(units: Sequence[Unit], groups: Sequence[Group]) -> tuple[Unit, 
         for place, other in enumerate(others):
             if other not in after:
                 raise contradiction(("units", name, "after", place), f"there is no unit {other!r}")
-    if circle := _circle(after):
-        raise contradiction(("units", circle[0], "after"), f"they wait for each other: {' after '.join(circle)}")
+    if circle := find_circle(after):
+        raise contradiction(
+            ("units", circle[0], "after"), f"they wait for each other: {' after '.join([*circle, circle[0]])}"
+        )
     team = _teams(groups, after)
     return tuple(replace(unit, team=team.get(unit.name, "")) for unit in units)
 
@@ -390,22 +393,3 @@ def _teams(groups: Sequence[Group], known: Collection[str]) -> dict[str, str]:
                 raise contradiction(where, f"{name!r} is in the group {team[name]!r} already")
             team[name] = group.name
     return team
-
-
-def _circle(after: Mapping[str, Sequence[str]]) -> list[str]:
-    """Units that wait for each other, the first one again at the end; empty if there are none."""
-    done: set[str] = set()
-    for first in after:
-        path = {first: iter(after[first])} if first not in done else {}
-        while path:
-            name, others = next(reversed(path.items()))
-            other = next(others, None)
-            if other is None:
-                done.add(name)
-                del path[name]
-            elif other in path:
-                names = [*path]
-                return [*names[names.index(other) :], other]
-            elif other not in done:
-                path[other] = iter(after[other])
-    return []

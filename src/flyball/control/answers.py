@@ -1,21 +1,68 @@
-"""The command that answers what a unit asks a person. The answer is submitted to the governor with who gave it and by
-which channel; whoever waits for it reads it from the journal."""
+"""The commands that show and answer what units ask people. An answer is submitted to the governor with who gave it and
+by which channel; whoever waits for it reads it from the journal."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from flyball.control.context import Args, CommandError, Context, known_unit
-from flyball.control.shapes import QuestionView
-from flyball.control.text import question_text
+import msgspec
+
+from flyball.control.context import Args, CommandError, Context, known_unit, known_units
+from flyball.control.shapes import OpenQuestionView, QuestionView
+from flyball.control.text import counted, question_text
 from flyball.core.event import NOTE_MAX, Answered
+from flyball.core.time import SECOND
+from flyball.policies import Question
+
+
+def questions(context: Context, args: Args) -> Any:
+    """What is open: unit by unit, who asks for longest first."""
+    look = context.look()
+    kept = context.governor.store.states(Question.NAME)
+    units = known_units(look, args["units"] or ()) or sorted({key.subject for key in kept if key.by == "unit"})
+    asked = [(unit, sorted(look.unit(unit).questions, key=lambda one: one.at)) for unit in units]
+    asked = sorted([(unit, open_) for unit, open_ in asked if open_], key=lambda one: one[1][0].at)
+    return {
+        "questions": [
+            OpenQuestionView(unit=unit, **msgspec.structs.asdict(question))
+            for unit, open_ in asked
+            for question in open_
+        ],
+        "at": look.now / SECOND,
+    }
 
 
 def answer(context: Context, args: Args) -> Any:
-    """Answer the one open question of a unit, or the one whose id begins so."""
+    """Answer the one open question of a unit, the one whose id begins so, or all of them alike."""
     look = context.look()
     unit = known_unit(look, args["unit"])
-    question = _the_one(unit, look.unit(unit).questions, args["id"])
-    said = _allowed(question, args["answer"].strip())
+    open_ = look.unit(unit).questions
+    if args["all"] and args["id"]:
+        raise CommandError("bad_argument", "one question, or all of them; not both", remedy="Leave --id or --all out.")
+    chosen = open_ if args["all"] and open_ else [_the_one(unit, open_, args["id"])]
+    # All are looked at before one is answered: a wrong word leaves everything as it was.
+    given = [(question, _allowed(question, args["answer"].strip())) for question in chosen]
+    late: list[CommandError] = []
+    answered = []
+    for question, said in given:
+        try:
+            _submit(context, unit, question, said)
+        except CommandError as error:
+            late.append(error)
+        else:
+            answered.append({"question": question, "answer": said})
+    if not answered:
+        raise late[0]
+    return {
+        "unit": context.look().unit(unit),
+        "question": answered[0]["question"],
+        "answer": answered[0]["answer"],
+        "answered": answered,
+        "too_late": [str(error) for error in late],
+    }
+
+
+def _submit(context: Context, unit: str, question: QuestionView, said: str) -> None:
+    """Write the answer down. CommandError if somebody else was quicker."""
     before = context.governor.store.read(()).seq
     mine = Answered(
         unit=unit,
@@ -32,7 +79,6 @@ def answer(context: Context, args: Args) -> Any:
         text = f"{question.text!r} was answered a moment before: {first.answer or 'it waits no more'}"
         by = f" by {first.by}" if first.by else ""
         raise CommandError("not_found", text + by, remedy=f"`flyball why {unit}` shows what it does now.")
-    return {"unit": look.unit(unit), "question": question, "answer": said}
 
 
 def _the_one(unit: str, questions: Sequence[QuestionView], prefix: str | None) -> QuestionView:
@@ -43,8 +89,8 @@ def _the_one(unit: str, questions: Sequence[QuestionView], prefix: str | None) -
         f"{question.id}: {question_text(question.text, question.choices)}" for question in found or questions
     )
     if found:
-        remedy = f"Say which one: `flyball answer {unit} --id {found[0].id} TEXT`."
-        raise CommandError("ambiguous", f"{unit} asks {len(found)} questions: {there_are}", remedy=remedy)
+        remedy = f"Say which one: `flyball answer {unit} --id {found[0].id} TEXT`; or answer all alike: --all."
+        raise CommandError("ambiguous", f"{unit} asks {counted(len(found), 'question')}: {there_are}", remedy=remedy)
     if questions:
         text = f"{unit} has no open question with an id that begins with {prefix!r}; there are {there_are}"
         raise CommandError("not_found", text, remedy="Leave out the id if there is only one.")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flyball.control import answers, looking, orders, settling
+from flyball.control import answers, looking, orders, rules, settling
 from flyball.control.context import SUGGESTIONS_MAX, Args, Argument, Command, CommandError, Context, Right
 from flyball.core.decision import Verb
 from flyball.errors import FlyballError
@@ -39,6 +39,8 @@ LINE_MAX: Final = 64 * 1024
 """Bytes of a request: a few hundred names of units."""
 
 _UNIT = Argument(name="unit", kind=str, help="The unit's name.", default="")
+_RULE = Argument(name="rule", kind=str, help="The rule's name.", default="")
+_RULES = Argument(name="rules", kind=list, help="Names of rules.")
 _UNITS = Argument(name="units", kind=list, help="Names of units.")
 _ALL = Argument(name="all", kind=bool, help="All units.", default=False)
 _NOTE = Argument(name="note", kind=str, help="Why, for whoever looks later.")
@@ -82,6 +84,9 @@ _LIST: Final = (
         Argument(name="after", kind=int, help="Entries with a higher number than this."),
         Argument(name="since", kind=float, help="Not before this instant (Unix seconds)."),
     ),
+    _command("rules", Right.LOOK, "Rules: what fires each, what waits, how the last run ended.", rules.rules, _RULES),
+    _command("queue", Right.LOOK, "What waits in the queue of a rule.", rules.queue, _RULE),
+    _command("questions", Right.LOOK, "What units ask people, the oldest first.", answers.questions, _UNITS),
     _command("state", Right.LOOK, "healthy, degraded or halted, with counts.", looking.state, _UNIT),
     _command(
         "pause",
@@ -147,7 +152,17 @@ _LIST: Final = (
         _UNIT,
         Argument(name="answer", kind=str, help="The answer.", default=""),
         Argument(name="id", kind=str, help="The first digits of the question's id."),
+        Argument(name="all", kind=bool, help="All that it asks, alike.", default=False),
     ),
+    _command(
+        "trigger",
+        Right.OPERATE,
+        "Fire a rule.",
+        rules.trigger,
+        _RULE,
+        Argument(name="data", kind=object, help="What it is told: any JSON, `trigger.data` in its templates."),
+    ),
+    _command("forget_firings", Right.OPERATE, "Forget what waits in the queue of a rule.", rules.forget, _RULE),
     _command(
         "settle",
         Right.OPERATE,

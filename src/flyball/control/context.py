@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Any, Final, Protocol
 
 from flyball.config.definitions import Definitions
+from flyball.config.rules import Rule
 from flyball.config.units import Unit
 from flyball.control.past import Past
 from flyball.control.views import Gone, Look
@@ -39,10 +40,13 @@ class CommandError(FlyballError):
 
 
 class Named(Protocol):
-    """Settings, or a plan made of them: what names the units."""
+    """Settings, or a plan made of them: what names the units and the rules."""
 
     @property
     def units(self) -> Sequence[Unit]: ...
+
+    @property
+    def rules(self) -> Sequence[Rule]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,8 @@ class Context:
     right: Right = Right.OPERATE
     says: Callable[[str], str] = lambda _: ""
     """What a unit last said about itself: only a daemon hears that."""
+    firings: Callable[[str], Mapping[str, int]] = lambda _: {}
+    """What became of all that fired a rule, since the daemon started: how many of each fate."""
     definitions: Definitions = field(default_factory=Definitions)
     """Of units that no settings name."""
     trouble: str = ""
@@ -69,13 +75,13 @@ class Context:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The units that the settings name."""
-        return tuple(unit.name for unit in self.settings.units)
+        """The units and the rules that the settings name."""
+        return (*(unit.name for unit in self.settings.units), *(rule.name for rule in self.settings.rules))
 
     def look(self) -> Look:
         """One look at the store."""
         self.definitions.learn(self.governor, self.named)
-        return Look(self.governor, self.past, units=self.named, gone=self.gone)
+        return Look(self.governor, self.past, units=self.named, rules=self.settings.rules, gone=self.gone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +123,7 @@ class Command:
             kind = known[name].kind
             if value is None:
                 continue
-            good = (
+            good = kind is object or (
                 isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
                 if kind is list
                 else isinstance(value, int | float) and not isinstance(value, bool)

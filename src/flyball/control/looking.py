@@ -8,7 +8,9 @@ import msgspec
 
 from flyball.control import story
 from flyball.control.context import Args, CommandError, Context, known_unit, known_units
+from flyball.control.past import RULE
 from flyball.control.post_mortem import post_mortem
+from flyball.control.rules import view as rule_view
 from flyball.control.sessions import checkpoint_of, fired, kind_of, known_session
 from flyball.control.sessions import view as session_view
 from flyball.control.shapes import SessionWord
@@ -123,6 +125,7 @@ def why(context: Context, args: Args) -> Any:
         "events": _entries(context, unit, args["limit"]),
         "session": work,
         "post_mortem": None if told is None or work is None else post_mortem(work, told, look.now),
+        "rule": rule_view(context, look, unit) if look.kind(unit) == RULE else None,
         "at": look.now / SECOND,
     }
 

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from flyball.control import circuits
 from flyball.control.context import LISTED_MAX, Args, CommandError, Context, known_units, meant
+from flyball.control.past import RULE
+from flyball.control.rules import refuse_restart
 from flyball.control.sessions import checkpoint_of, kind_of, known_session
 from flyball.control.sessions import view as session_view
 from flyball.control.shapes import FailureView, SessionWord
@@ -136,7 +138,10 @@ def _choice(look: Look, named: Sequence[str], checkpoint: str | None) -> Rows:
 def units_of(context: Context, user: str) -> list[str]:
     """The units of a user, by the labels of their last run or of their definition. CommandError if there are none."""
     look = context.look()
-    defined = {unit.name: unit.labels for unit in context.settings.units}
+    defined = {
+        **{unit.name: unit.labels for unit in context.settings.units},
+        **{rule.name: rule.labels for rule in context.settings.rules},
+    }
     owners = {unit: {**defined.get(unit, {}), **look.labels(unit)}.get("user", "") for unit in look.units()}
     units = [unit for unit, owner in owners.items() if owner == user]
     if units:
@@ -240,11 +245,15 @@ def _with_fingerprint(failures: Mapping[str, Sequence[FailureView]], prefix: str
 
 def started(name: str) -> Callable[[Context, Args], Any]:
     """A person wants it to run: what a person ordered before is taken back, of all units also what was ordered for all
-    of them, and the daemon starts it."""
+    of them, and the daemon starts it. A rule is not fired by that: it is again when something fires it."""
 
     def order(context: Context, args: Args) -> Any:
         _refuse_both(args)
-        units = context.look().units() if args["all"] else _units(context, args["units"], name)
+        look = context.look()
+        units = look.units() if args["all"] else _units(context, args["units"], name)
+        if name == "restart":
+            refuse_restart(look, args["units"] or ())
+            units = [unit for unit in units if look.kind(unit) != RULE]
         if context.poke is None:
             raise CommandError(
                 "no_daemon",

@@ -20,6 +20,9 @@ SCAN_MAX: Final = 50_000
 """Entries that are read at first: the newest. Half a second of work; totals do not reach further back."""
 CHUNK_MAX: Final = 5_000
 """Entries in memory at a time."""
+RUNTIME: Final = "runtime"
+RULE: Final = "rule"
+"""The label that every run of a rule has, and what it says."""
 ORDERS_MAX: Final = 5
 """Orders remembered for a unit: the newest. All of them are in the journal."""
 TOLD: Final = frozenset(("start", "resume", "revise", "exited", "held", "released"))
@@ -44,7 +47,7 @@ class UnitPast:
     restarts: int = 0
     """Starts that it made by itself after an exit."""
     by_hand: int = 0
-    """Starts that a person asked for, after the first one."""
+    """Starts that a person asked for, after the first one. Of a rule none: what fired it is in its queue's entries."""
     exited_at: Instant = 0
     last_exit: Exited | None = None
     runs: dict[str, Instant] = field(default_factory=dict)
@@ -70,7 +73,8 @@ class UnitPast:
                 return
             case Start():
                 self.restarts += event.again
-                self.by_hand += not (event.again or isinstance(event, Resume)) and self.starts > 0
+                fired = event.labels.get(RUNTIME) == RULE
+                self.by_hand += not (event.again or fired or isinstance(event, Resume)) and self.starts > 0
                 self.starts += 1
                 self.runs[event.run] = self.started = entry.at
                 self.labels = event.labels

@@ -52,7 +52,7 @@ WANTS_A_PERSON: Final = (
 
 def kind_of(look: Look, unit: str) -> str:
     """`session`, `graph` or `call`; nothing if that unit is no piece of work."""
-    return next((p.of for p in look.governor.panel.policies_of(unit) if isinstance(p, Session)), "")
+    return look.work(unit)
 
 
 def known_session(look: Look, unit: str) -> str:

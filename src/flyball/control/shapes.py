@@ -140,6 +140,8 @@ class UnitView(View, frozen=True, kw_only=True):
     """All that there is to see of one unit."""
 
     name: str
+    kind: str
+    """rule; session, graph or call (pieces of work); unit: all others."""
     state: Word
     held: bool
     running: bool
@@ -158,6 +160,8 @@ class UnitView(View, frozen=True, kw_only=True):
     revision: str
     orders: tuple[OrderView, ...]
     labels: Mapping[str, str]
+    waiting: int
+    """Of a rule: firings in its queue that no run has at this moment."""
 
 
 class BreakerView(View, frozen=True, kw_only=True):
@@ -205,6 +209,71 @@ class PolicyState(View, frozen=True, kw_only=True):
     """healthy, degraded or halted."""
     consecutive_flaps: int
     exits_in_window: int
+
+
+# Rules.
+
+
+class TriggerView(View, frozen=True, kw_only=True):
+    """What fires a rule, in words."""
+
+    text: str
+    """`every 5m`, `cron 0 7 * * mon-fri Europe/Berlin`, `webhook price`."""
+    next: float | None
+    """When, where that is known: of times alone, and when a daemon has looked at them."""
+
+
+class FiringView(View, frozen=True, kw_only=True):
+    """What waits in a rule's queue. What its trigger said is not shown: it may be secret."""
+
+    id: str
+    trigger: str
+    at: float
+    attempt: int
+    """How often a run of it was begun."""
+    joined: int
+    """How many others came while it waited, and said the same."""
+    depth: int
+    """How many rules fired each other before it."""
+    running: bool
+    by_person: bool
+
+
+class RuleView(View, frozen=True, kw_only=True):
+    """All that there is to see of one rule."""
+
+    name: str
+    state: Word
+    held: bool
+    running: bool
+    until: float | None
+    """When it goes on by itself, if it waits for a time."""
+    reasons: tuple[ReasonView, ...]
+    defined: bool
+    """The settings name it. One that is gone from them is known by what it did, and is not fired any more."""
+    triggers: tuple[TriggerView, ...]
+    when: str
+    """Its condition; nothing: always."""
+    actions: tuple[str, ...]
+    """The id of each, and what it does: `fetch: http`."""
+    next: float | None
+    """The first of the times at which it is fired, where one is known."""
+    queue: tuple[FiringView, ...]
+    """The oldest first."""
+    waiting: int
+    """How many of those no run has at this moment."""
+    last_run: ExitView | None
+    counts: Mapping[str, int]
+    """What only a daemon knows, since its start: how many were queued, joined, skipped, refused; empty without one."""
+    questions: int
+    priority: int
+    labels: Mapping[str, str]
+
+
+class OpenQuestionView(QuestionView, frozen=True, kw_only=True):
+    """A question, and who asks."""
+
+    unit: str
 
 
 # Sessions.

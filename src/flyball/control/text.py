@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from flyball.control.past import RULE, RUNTIME
 from flyball.core.amounts import amounts_text
 from flyball.core.codec import decode_body
 from flyball.core.decision import Decision, Verb
@@ -32,6 +33,7 @@ from flyball.core.event import (
     Stepped,
 )
 from flyball.core.time import DAY, FOREVER, MILLISECOND, MINUTE, SECOND, Instant, Span, format_span, span
+from flyball.policies.restart import ENDED_BY_POLICY
 from flyball.store import Entry
 
 SHORT: Final = 8
@@ -112,7 +114,25 @@ def describe(event: Event, decision: Decision, now: Instant) -> str:
     if decision.proceeds:
         nudges = [reason.text for reason in decision.reasons] if isinstance(event, Stepped) else []
         return "; ".join([said, *nudges])
+    if isinstance(event, Exited) and _is_of_a_rule(event) and _only_ends(decision):
+        return said  # what comes next for a rule is what fires it
     return f"{said}; {answer_text(decision, now)}" if said else answer_text(decision, now)
+
+
+def _is_of_a_rule(event: Event) -> bool:
+    return event.labels.get(RUNTIME) == RULE
+
+
+def _action(pattern: str) -> str:
+    """The action that a step of a rule is: `fetch` of `fetch:watch-price`."""
+    return pattern.rpartition(":")[0] or pattern
+
+
+def _only_ends(decision: Decision) -> bool:
+    """Whether all that it says is that no other run follows by itself."""
+    return decision.verb is Verb.FINISH and all(
+        code.startswith("ended_") and code != ENDED_BY_POLICY for code in decision.codes
+    )
 
 
 def answer_text(decision: Decision, now: Instant) -> str:
@@ -146,6 +166,8 @@ def _said(event: Event, decision: Decision) -> str:
             return f"started again{after}" if granted else "asked to start again"
         case Start():
             return "started" if granted else "asked to start"
+        case Step() if _is_of_a_rule(event):
+            return f"action {_action(event.pattern)}" if granted else f"asked to do action {_action(event.pattern)}"
         case Step():
             return (
                 f"{event.steps} steps granted"
@@ -158,6 +180,8 @@ def _said(event: Event, decision: Decision) -> str:
             by = f" by {event.by}" if event.by else ""
             cleared = "".join(f": {reason.text}" for reason in decision.reasons) if granted else ""
             return f"definition {short(event.revision)}{by}{cleared}"
+        case Stepped() if _is_of_a_rule(event):
+            return "; ".join(f"action {_action(one.pattern)} {'failed' if one.error else 'done'}" for one in event.done)
         case Stepped():
             made = sum(work.times for work in event.done)
             return f"{made} steps made" if made != 1 else "a step made"
@@ -168,7 +192,7 @@ def _said(event: Event, decision: Decision) -> str:
         case Answered():
             return _answered(event)
         case Fired():
-            after = f", {event.depth} rules deep" if event.depth else ""
+            after = f", {counted(event.depth, 'rule')} deep" if event.depth else ""
             dropped = f"; dropped: {event.dropped}" if event.dropped else ""
             return f"fired by {event.trigger}{after}{dropped}"
         case Exited(pause=pause) if pause:

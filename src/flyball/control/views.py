@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
+from flyball.config.rules import Rule
 from flyball.control import circuits
-from flyball.control.past import Order, Past, UnitPast
+from flyball.control.past import RULE, RUNTIME, Order, Past, UnitPast
 from flyball.control.shapes import (
     BudgetView,
     ExitView,
@@ -41,11 +42,14 @@ from flyball.policies import (
     Quarantine,
     Question,
     Restart,
+    Session,
     Storm,
 )
 from flyball.policies.exclusive import State as Leases
 from flyball.policies.restart import ENDED_BY_POLICY
 from flyball.policies.revision import State as RevisionState
+from flyball.store import firings
+from flyball.store.firings import Firing
 
 Opinion = tuple[AnyPolicy, State, Decision]
 """A policy, what it knows, and what it says."""
@@ -94,6 +98,9 @@ FORGET: Final = frozenset(("quarantine", "breaker", "call_breaker"))
 VALUE: Final = "VALUE"
 """What stands in a remedy for the value of the label that it is about."""
 
+UNIT: Final = "unit"
+"""The kind of whatever is neither a rule nor a piece of work."""
+
 STARTS: Final = ("start", "restart")
 """Orders that take back what a person ordered before; their note ends with their name."""
 
@@ -101,12 +108,23 @@ STARTS: Final = ("start", "restart")
 class Look:
     """One look at a store: the present, and what is read once for all units."""
 
-    def __init__(self, governor: Governor, past: Past, *, units: Iterable[str] = (), gone: Gone | None = None) -> None:
+    def __init__(
+        self,
+        governor: Governor,
+        past: Past,
+        *,
+        units: Iterable[str] = (),
+        rules: Iterable[Rule] = (),
+        gone: Gone | None = None,
+    ) -> None:
         past.catch_up(governor.store)
         self.governor = governor
         self.past = past
         self.now: Instant = max(governor.clock.now(), governor.store.read(()).at)
-        self._named = tuple(units)
+        self.rules = {rule.name: rule for rule in rules}
+        """Those that the settings name."""
+        self._named = (*units, *self.rules)
+        self._firings: Mapping[str, list[Firing]] | None = None
         self._gone = gone or (lambda _: False)
 
     def units(self) -> list[str]:
@@ -116,10 +134,28 @@ class Look:
         stated = {key.subject for name in known_by | KNOWN_BY for key in store.states(name) if key.by == "unit"}
         return sorted({*self._named, *stated, *self.past.units} - {""})
 
+    def kind(self, unit: str) -> str:
+        """`rule`; `session`, `graph` or `call`, if it is a piece of work; `unit`, if it is neither."""
+        if unit in self.rules or self.labels(unit).get(RUNTIME) == RULE:
+            return RULE
+        return self.work(unit) or UNIT
+
+    def work(self, unit: str) -> str:
+        """Which kind of work it is; nothing if it is none."""
+        return next((p.of for p in self.governor.panel.policies_of(unit) if isinstance(p, Session)), "")
+
+    def queue(self, rule: str) -> list[Firing]:
+        """The firings of a rule, the oldest first; also those that a run has."""
+        if self._firings is None:
+            self._firings = firings.waiting(self.governor.store)
+        return self._firings.get(rule, [])
+
     def opinions(self, unit: str) -> Sequence[Opinion]:
         """What each policy says of the unit now, of its run too if it has one."""
         run, labels = self._run(unit)
         opinions = self.governor.opinions(Start(unit=unit, run=run, labels=labels))
+        if self.kind(unit) == RULE:
+            opinions = [_of_a_rule(opinion) for opinion in opinions]
         return opinions if run else [*opinions, *self._refusal(unit, labels, opinions)]
 
     def labels(self, unit: str) -> Mapping[str, str]:
@@ -136,8 +172,11 @@ class Look:
         heard = [opinion for opinion in opinions if binds(opinion)]
         decision = joined(heard)
         word = _word(heard, decision, opinions)
+        kind = self.kind(unit)
+        runs = {run.run for run in live}
         return UnitView(
             name=unit,
+            kind=kind,
             state=word,
             held=decision.verb is Verb.HOLD,
             running=running,
@@ -154,6 +193,7 @@ class Look:
             revision=self._revision(unit),
             orders=_orders(past.orders),
             labels=dict(labels),
+            waiting=sum(firing.run not in runs for firing in self.queue(unit)) if kind == RULE else 0,
         )
 
     def fleet_state(self) -> FleetState:
@@ -206,7 +246,10 @@ class Look:
         leases = self._state(Leases, Key(Exclusive.NAME, "unit", unit))
         for run, live in (leases.runs if leases else {}).items():
             return run, live.labels
-        return "", self.past.of(unit).labels
+        labels = self.past.of(unit).labels
+        if not labels and unit in self.rules:
+            labels = {**self.rules[unit].labels, RUNTIME: RULE}
+        return "", labels
 
     def _refusal(self, unit: str, labels: Mapping[str, str], opinions: Sequence[Opinion]) -> Iterable[Opinion]:
         """Who holds the unit by refusing its next resume. A refused request leaves no trace in the policy that counts
@@ -266,6 +309,14 @@ class Look:
         """The definition that is in force. Its policy is asked at changes alone, so its state is looked up."""
         state = self._state(RevisionState, Key("revision", "unit", unit))
         return state.revision if state else ""
+
+
+def _of_a_rule(opinion: Opinion) -> Opinion:
+    """A run that ended says nothing about the next: that comes when the rule is fired. Unless a policy ended it, for
+    that waits for a person."""
+    policy, state, said = opinion
+    ended = isinstance(policy, Restart) and said.verb is Verb.FINISH and ENDED_BY_POLICY not in said.codes
+    return (policy, state, PROCEED) if ended else opinion
 
 
 def joined(opinions: Iterable[Opinion]) -> Decision:

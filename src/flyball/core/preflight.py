@@ -1,7 +1,8 @@
-"""Preflight: before anything runs, from every node of a graph an end must be reachable.
+"""Preflight: what can be known before anything runs. From every node of a graph an end must be reachable; and what is
+certain to follow from each other must not follow in a circle.
 
 "Every cycle has an edge out" is not enough: two cycles can lead into each other and nowhere else. So the rule is
-reachability: one walk backward from the ends finds every node that can finish; the rest is the trap. Linear time.
+reachability: one walk backward from the ends finds every node that can finish; the rest is the trap. Both take linear time.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -62,3 +63,22 @@ def _circle(edges: Mapping[N, Iterable[N]], start: N) -> tuple[tuple[N, ...], bo
             return (node,), False
         node = following
     return tuple(path[seen[node] :]), True
+
+
+def find_circle(edges: Mapping[N, Iterable[N]]) -> tuple[N, ...]:
+    """The first circle there is, each node of it once; none: empty. `edges` maps a node to those that follow it."""
+    done: set[N] = set()
+    for first in edges:
+        path = {first: iter(edges[first])} if first not in done else {}
+        while path:
+            node, others = next(reversed(path.items()))
+            other = next(others, None)
+            if other is None:
+                done.add(node)
+                del path[node]
+            elif other in path:
+                nodes = [*path]
+                return tuple(nodes[nodes.index(other) :])
+            elif other not in done:
+                path[other] = iter(edges.get(other, ()))
+    return ()

@@ -4,9 +4,8 @@ Records are read by whoever starts the units: of one, or of thousands at once. H
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
-from flyball.config.units import Unit
 from flyball.core.codec import decode_state
 from flyball.core.event import Cause, Revise
 from flyball.core.policy import Key
@@ -16,6 +15,16 @@ from flyball.policies.revision import State as Revisions
 REVISIONS: Final = "revision"
 RESTARTS: Final = "restart"
 """Names of records, as of the policies that keep them."""
+
+
+class Defined(Protocol):
+    """A unit or a rule, as somebody defined it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
 
 
 def restarts_key(unit: str) -> Key:
@@ -36,7 +45,7 @@ def revision_key(unit: str) -> Key:
     return Key(REVISIONS, "unit", unit)
 
 
-def revised(units: Iterable[tuple[Unit, str]], revisions: Mapping[Key, bytes]) -> list[tuple[Revise, bool]]:
+def revised(units: Iterable[tuple[Defined, str]], revisions: Mapping[Key, bytes]) -> list[tuple[Revise, bool]]:
     """What to tell the governor of units with these revisions, where others are in force; and of each whether there was
     one before: what is new is no news."""
     asked = []

@@ -10,7 +10,7 @@ import ctypes
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,10 +35,11 @@ CHUNK: Final = 65_536
 
 
 class Doorbell:
-    """Rings when somebody gave an order or an answer. `file` is the one that every commit changes."""
+    """Rings when somebody gave an order or an answer, or for other kinds of events. `file` is the one that every commit
+    changes."""
 
-    def __init__(self, store: Store, file: Path, ring: Callable[[], None]) -> None:
-        self._store, self._file, self._ring = store, file, ring
+    def __init__(self, store: Store, file: Path, ring: Callable[[], None], events: Sequence[str] = ORDERS) -> None:
+        self._store, self._file, self._ring, self._events = store, file, ring, events
         self._loop = asyncio.get_running_loop()
         self._seen = store.read(()).seq
         self._timer: asyncio.TimerHandle | None = None
@@ -87,7 +88,7 @@ class Doorbell:
     def _heard(self) -> bool:
         """Ring if there are orders that were not heard yet. Whether there may be more of them."""
         head = self._store.read(()).seq
-        entries = self._store.entries(after=self._seen, limit=ENTRIES_MAX, events=ORDERS)
+        entries = self._store.entries(after=self._seen, limit=ENTRIES_MAX, events=self._events)
         full = len(entries) == ENTRIES_MAX
         self._seen = entries[-1].seq if full else max(head, entries[-1].seq if entries else 0)
         if entries:

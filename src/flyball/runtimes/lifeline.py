@@ -9,8 +9,11 @@ import contextlib
 import fcntl
 import os
 import signal
+import socket
 import threading
 from typing import Final
+
+STDIN: Final = 0
 
 _held: Final[set[int]] = set()
 """The ends of pipes by which others know that this process lives. They must be in no other process."""
@@ -29,6 +32,34 @@ class Lifeline:
         _held.discard(self._ours)
         os.close(self._ours)
         os.close(self.theirs)
+
+
+def tied(channel: socket.socket) -> Lifeline:
+    """A lifeline for the process that has the other end of that socket as its standard input."""
+    line = Lifeline()
+    try:
+        socket.send_fds(channel, [b"\0"], [line.theirs])
+    except OSError:
+        line.close()
+        raise
+    return line
+
+
+def connected() -> tuple[socket.socket, int] | None:
+    """In that process: the socket, and its end of the lifeline; None if nobody sent one. Its standard input is empty
+    from then on."""
+    try:
+        channel = socket.socket(fileno=os.dup(STDIN))
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, STDIN)
+        os.close(nothing)
+        _, lines, _, _ = socket.recv_fds(channel, 1, 1)
+    except OSError:
+        return None
+    if not lines:
+        return None
+    os.set_inheritable(lines[0], False)
+    return channel, lines[0]
 
 
 def die_with(line: int) -> None:

@@ -78,7 +78,7 @@ class Others(Protocol):
         """That one is up."""
         ...
 
-    def troubled(self, post: "Post", error: FlyballError | None) -> None:
+    def troubled(self, name: str, error: FlyballError | None) -> None:
         """The store cannot be written; or, None, it can be again."""
         ...
 
@@ -386,7 +386,7 @@ class Post:
         self.others.heard(self, event, decision)
 
     def _troubled(self, error: FlyballError | None) -> None:
-        self.others.troubled(self, error)
+        self.others.troubled(self.unit.name, error)
 
     def _came_up(self) -> None:
         self.up.set()

@@ -10,7 +10,7 @@ import contextlib
 import os
 import select
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 WAITING_MAX: Final = 65_536
 """Bytes kept for a reader that is slow. No more is brought as long as there are as many."""
@@ -20,6 +20,19 @@ PIECE: Final = select.PIPE_BUF
 """Bytes for which there is room in every pipe that says that it has some."""
 STUCK_AFTER: Final = 2.0
 """Seconds without a byte taken after which a reader is not waited for any more, once the end was ordered."""
+
+
+class Takes(Protocol):
+    """Whoever output is brought to."""
+
+    on_room: Callable[[], None]
+
+    @property
+    def full(self) -> bool:
+        """Bring no more for now."""
+
+    def write(self, data: bytes) -> None:
+        """Take it, also when it is full."""
 
 
 class Sink:

@@ -29,7 +29,7 @@ from flyball.runtimes.agent import wire
 from flyball.runtimes.agent.ending import ending_of_told
 from flyball.runtimes.driver import Ending
 from flyball.runtimes.holder import is_gone
-from flyball.runtimes.lifeline import Lifeline
+from flyball.runtimes.lifeline import Lifeline, tied
 from flyball.runtimes.process import ProcessHands, ProcessLife, kernel, strays
 from flyball.runtimes.process.failure import cut
 from flyball.runtimes.process.spawn import NOT_PASSED_ON, UNIT_VARIABLE, explained
@@ -60,7 +60,7 @@ class WorkerHands:
             return process.unborn(run, explained(self.unit, "", error))
         with theirs:
             try:
-                line = _lifeline(ours)
+                line = tied(ours)
             except OSError as error:
                 ours.close()
                 return process.unborn(run, explained(self.unit, "", error))
@@ -188,17 +188,6 @@ class WorkerLife:
             return replace(ending, detail=detail)
         seen = ending_of_told(self._unit.name, asyncio.CancelledError(), self._told.result(), detail)
         return replace(seen, code=ending.code, signal=ending.signal)
-
-
-def _lifeline(channel: socket.socket) -> Lifeline:
-    """A lifeline for the worker at the other end of that socket."""
-    line = Lifeline()
-    try:
-        socket.send_fds(channel, [b"\0"], [line.theirs])
-    except OSError:
-        line.close()
-        raise
-    return line
 
 
 def _environment() -> Mapping[str, str]:

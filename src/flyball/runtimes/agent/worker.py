@@ -33,9 +33,8 @@ from flyball.runtimes.agent.ending import ending_of, ending_of_stopped, ending_o
 from flyball.runtimes.agent.inline import InlineHands, InlineLife
 from flyball.runtimes.agent.iteration import repeated
 from flyball.runtimes.driver import Ending
-from flyball.runtimes.lifeline import die_with
+from flyball.runtimes.lifeline import connected, die_with
 
-STDIN: Final = 0
 STDERR: Final = 2
 SAYS_MAX: Final = 5.0
 """Seconds to get a message out. It is taken at once, unless the program hangs: then its end is what matters."""
@@ -93,8 +92,11 @@ class _Life(InlineLife):
 
 def main() -> NoReturn:
     """One run, from the socket on the standard input to the exit."""
-    channel, line = _connected()
-    die_with(line)
+    given = connected()
+    if given is None:
+        os._exit(NOBODY)
+    channel = Channel(given[0])
+    die_with(given[1])
     forking = _Forking()
     os.register_at_fork(before=forking.before, after_in_parent=forking.after, after_in_child=forking.in_child)
     faulthandler.register(wire.DUMP_SIGNAL, file=STDERR, all_threads=True)
@@ -110,22 +112,6 @@ def main() -> NoReturn:
         asyncio.run(_live(_load(job), job, channel))
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is how the run ended
         _leave(channel, ending_of(job.unit, error, {}))
-
-
-def _connected() -> tuple[Channel, int]:
-    """The socket, and the end of the pipe whose other end the program holds. The function's standard input is empty."""
-    connection = socket.socket(fileno=os.dup(STDIN))
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, STDIN)
-    os.close(nothing)
-    try:
-        _, lines, _, _ = socket.recv_fds(connection, 1, 1)
-    except OSError:
-        lines = []
-    if not lines:
-        os._exit(NOBODY)
-    os.set_inheritable(lines[0], False)
-    return Channel(connection), lines[0]
 
 
 class _Forking(threading.local):

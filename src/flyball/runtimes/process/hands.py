@@ -13,7 +13,7 @@ from flyball.runtimes.process.child import ProcessLife
 from flyball.runtimes.process.kernel import Kernel
 from flyball.runtimes.process.output import Filed, Heard, Listener, LogFile, Output, Passed, Piped, log_path
 from flyball.runtimes.process.spawn import CannotStart, explained, spawn
-from flyball.runtimes.sink import Sink
+from flyball.runtimes.sink import Takes
 
 
 class ProcessHands:
@@ -39,7 +39,7 @@ class ProcessHands:
         `hear` what was printed."""
         self.stdin = -1
         """What the next run reads; below 0: nothing."""
-        self.sinks: tuple[Sink, Sink] | None = None
+        self.sinks: tuple[Takes, Takes] | None = None
         """Where its stdout and its stderr go besides the log; None: nowhere."""
         self.life: ProcessLife | None = None
         """The run that is live, or was last."""

@@ -14,7 +14,7 @@ from typing import Final
 from urllib.parse import quote
 
 from flyball.runtimes.process.failure import readable
-from flyball.runtimes.sink import Sink
+from flyball.runtimes.sink import Takes
 
 log = logging.getLogger(__name__)
 
@@ -123,13 +123,27 @@ class LogFile:
             self._open()
         room = self._size_max - self._size
         if room <= 0:
-            self.close()
-            self._shift()
-            self._open(os.O_TRUNC)
-            room = self._size_max
+            room = self._turn_over()
         written = os.write(self._descriptor, view[:room])
         self._size += written
         return written
+
+    def _turn_over(self) -> int:
+        """Begin a new file; the room in it. Two may write to one file, and the other may have done so already."""
+        if not self._is_newest():
+            self.close()
+            self._open()
+        if self._size >= self._size_max:
+            self.close()
+            self._shift()
+            self._open(os.O_TRUNC)
+        return self._size_max - self._size
+
+    def _is_newest(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))  # noqa: PTH116 - as above
+        except FileNotFoundError:
+            return True
 
     def _open(self, flags: int = 0) -> None:
         if self._descriptor < 0:
@@ -259,7 +273,7 @@ class Passed(Heard):
 
     __slots__ = ("_streams", "child_errors")
 
-    def __init__(self, file: LogFile, listener: Listener | None, sinks: tuple[Sink, Sink]) -> None:
+    def __init__(self, file: LogFile, listener: Listener | None, sinks: tuple[Takes, Takes]) -> None:
         super().__init__(file, listener)
         self._streams: list[_Stream] = []
         try:
@@ -285,7 +299,7 @@ class _Stream(Piped):
 
     __slots__ = ("_sink", "_whole")
 
-    def __init__(self, whole: Passed, file: LogFile, sink: Sink) -> None:
+    def __init__(self, whole: Passed, file: LogFile, sink: Takes) -> None:
         super().__init__(file, None)
         self._whole, self._sink = whole, sink
         sink.on_room = self._listen

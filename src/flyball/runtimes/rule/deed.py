@@ -4,47 +4,25 @@ done, how often they are tried, and what their failure means is decided by the r
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from flyball.config.rules import Rule
 from flyball.core.policy import Key
 from flyball.core.time import SECOND, Span
 from flyball.runtimes.guardian import Guard
+from flyball.runtimes.rule.failed import ActionFailed
 from flyball.runtimes.rule.firing import Firing
+from flyball.runtimes.rule.values import Values
+
+if TYPE_CHECKING:
+    from flyball.runtimes.rule.workers import Worker
+
+__all__ = ["GRACE", "TIMED_OUT", "ActionFailed", "Doing", "Scene", "Units"]
 
 GRACE: Span = 5 * SECOND
 """How long what an action started has to end before it is killed."""
-
-
-class ActionFailed(Exception):
-    """An action did not do what it should. What is known of it makes the failure's fingerprint."""
-
-    def __init__(
-        self,
-        error: str,
-        text: str,
-        *,
-        target: str = "",
-        code: int | None = None,
-        signal: int | None = None,
-        status: int | None = None,
-        errno: int | None = None,
-        detail: str = "",
-        final: bool = False,
-        starved: bool = False,
-    ) -> None:
-        super().__init__(text)
-        self.error = error
-        """Its type: `SelectorNotFound`, `HttpStatus`, `exit 3`."""
-        self.target = target
-        """What it was about: a selector, a URL, a file."""
-        self.code, self.signal, self.status, self.errno = code, signal, status, errno
-        self.detail = detail
-        """A stack trace, or the last lines."""
-        self.final = final
-        """Another attempt would fail the same way: there is none in this run."""
-        self.starved = starved
-        """Out of memory, files, quota: not the rule's own fault."""
+TIMED_OUT: Final = "ActionTimeout"
+"""The error of an action whose time was over."""
 
 
 class Units(Protocol):
@@ -75,8 +53,16 @@ class Scene:
     """Tell people: the rule's name, and the text."""
     guard: Guard | None = None
     """Who ends what is left when the daemon is killed."""
+    values: Values = field(default_factory=Values)
+    """What rules remember: one for all of them."""
+    worker: "Worker | None" = None
+    """The process of its calls and of its browser, as soon as one was needed."""
+    folder: Path | None = None
+    """For all files of its browser, as soon as one was needed."""
     rows: dict[Key, bytes | None] = field(default_factory=dict)
     """What the action wants written with the report that it was done."""
+    kept: list[Callable[[], None]] = field(default_factory=list)
+    """What is to be done when those rows are written."""
     ends: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     """What is to be done when the run is over, whatever became of it: ends a browser. The last one first."""
 

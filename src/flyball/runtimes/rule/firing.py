@@ -9,50 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-import msgspec
-
 from flyball.config.rules import Rule
-from flyball.core.policy import Key
-from flyball.core.time import Instant
 from flyball.governor import NO_ROWS, Rows
+from flyball.store.firings import FIRING, Firing
 
-FIRING: Final = "firing"
-"""The name of such a record, where policies have theirs."""
+__all__ = ["DATA_MAX", "DEPTH_MAX", "FIRING", "Bell", "Fate", "Firing", "Source", "Spark"]
+
 DATA_MAX: Final = 256 * 1024
 """Bytes of what a trigger says, as JSON. It is kept until it was run, and templates need little of it."""
 DEPTH_MAX: Final = 16
 """Rules that fire each other, in one chain. Real ones have two or three links."""
-
-
-class Firing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What waits in the queue."""
-
-    id: str
-    rule: str
-    trigger: str
-    """Which one, for people: `cron`, `webhook price`."""
-    at: Instant
-    data: dict[str, Any] = {}
-    """What the trigger says: `trigger` in conditions and templates."""
-    tree: str = ""
-    """The firing that began the chain of rules that fired each other; its own id: nobody's."""
-    depth: int = 0
-    attempt: int = 0
-    """How often a run of it was begun."""
-    by_person: bool = False
-    """A person asked for it: it comes first, and may begin what a safeguard ended."""
-    joined: int = 0
-    """How many others came while this one waited, and said the same."""
-
-    @property
-    def key(self) -> Key:
-        """Where it is kept."""
-        return Key(FIRING, "unit", f"{self.rule}/{self.id}")
-
-    @property
-    def run(self) -> str:
-        """The name of the run that was begun last."""
-        return f"{self.id}.{self.attempt}"
 
 
 class Fate(enum.StrEnum):

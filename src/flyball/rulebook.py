@@ -1,0 +1,200 @@
+"""The rules beside the fleet: one engine, with everything that it needs of the daemon. What rules do to units goes
+through the fleet, and what holds a unit holds it for rules, too: only what a rule ordered is taken back by a rule."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from flyball.config.plan import Plan
+from flyball.config.rules import Cron, Every, FileChange, Startup, UnitEvent, Webhook
+from flyball.control.past import Past
+from flyball.control.views import Look
+from flyball.core.codec import readable_state
+from flyball.core.decision import Verb
+from flyball.core.event import Held, Released, Start
+from flyball.core.policy import Key
+from flyball.fleet import Changes, Fleet
+from flyball.governor import Governor
+from flyball.policies.manual import Manual
+from flyball.policies.manual import State as Orders
+from flyball.runtimes.bridge import submit
+from flyball.runtimes.guardian import Guard
+from flyball.runtimes.holder import is_gone
+from flyball.runtimes.rule.deed import ActionFailed
+from flyball.runtimes.rule.engine import Engine, Making
+from flyball.runtimes.rule.firing import Fate, Firing, Source, Spark
+
+log = logging.getLogger(__name__)
+
+BY_A_RULE: Final = "rule "
+"""What the name of whoever ordered something begins with, where a rule did."""
+
+
+class Rulebook:
+    """The rules of one daemon."""
+
+    def __init__(self, fleet: Fleet, governor: Governor, folder: Path, guard: Guard | None, *, changes: Path) -> None:
+        """`folder` is the state folder, `changes` the file in it that every commit changes."""
+        self._fleet, self._governor, self._changes = fleet, governor, changes
+        self._past = Past()
+        self._listen = fleet.plan.limits.listen
+        self._engine = Engine(
+            governor,
+            holder=fleet.holder,
+            folder=folder,
+            units=self,
+            states=self._states,
+            notify=_notify,
+            say=fleet.say,
+            troubled=fleet.troubled,
+            guard=guard,
+        )
+
+    @property
+    def names(self) -> Collection[str]:
+        """All rules."""
+        return self._engine.rules.keys()
+
+    async def begin(self) -> None:
+        """Begin with the rules of the fleet's plan, after the fleet has: what was lost is judged by then."""
+        plan = self._fleet.plan
+        for rule in plan.rules:
+            self._governor.panel.put(rule.name, plan.own[rule.name])
+        await self._fleet.revise(plan.rules)
+        limits = plan.limits
+        await self._engine.begin(
+            plan.rules, running_max=limits.running_max, queued_max=limits.queued_max, making=self._making()
+        )
+
+    async def change(self, plan: Plan) -> Changes:
+        """Apply the rules of that plan, under whose safeguards everybody is already."""
+        before = self._engine.rules
+        after = {rule.name: rule for rule in plan.rules}
+        await self._fleet.revise(rule for name, rule in after.items() if rule != before.get(name))
+        limits = plan.limits
+        if limits.listen != self._listen:
+            text = "webhooks still come in at %s; restart the daemon to listen at %s"
+            log.warning(text, self._listen, limits.listen)
+        self._engine.resize(limits.running_max, limits.queued_max)
+        added, removed, changed = await self._engine.change(plan.rules)
+        return Changes(added, removed, changed, len(after) - len(added) - len(changed))
+
+    async def end(self) -> None:
+        """End all runs of rules."""
+        await self._engine.end()
+
+    async def trigger(self, rule: str, data: Any, by: str) -> tuple[Fate, str]:
+        """A person fires a rule: what became of that, and the id of the firing."""
+        given = {"kind": "command", "by": by, "data": data}
+        return await self._engine.fire(Spark(rule=rule, trigger="command", data=given, by_person=True))
+
+    async def forget(self, rule: str) -> int:
+        """Forget what waits for a rule; how many."""
+        return await self._engine.forget(rule)
+
+    def counts(self, rule: str) -> Mapping[str, int]:
+        """What became of what fired it, since the daemon began."""
+        return dict(self._engine.counts.get(rule, {}))
+
+    def _making(self) -> Mapping[type, Making]:
+        """How the source of each kind of trigger is made. Most of them need packages that are extras."""
+        engine, governor = self._engine, self._governor
+
+        def timers(kind: type[Every | Cron]) -> Source:
+            from flyball.runtimes.rule.triggers.timers import Timers  # noqa: PLC0415 - only where it serves
+
+            return Timers(engine, governor, kind)
+
+        def files() -> Source:
+            from flyball.runtimes.rule.triggers.files import Files  # noqa: PLC0415 - as above
+
+            return Files(engine, governor)
+
+        def events() -> Source:
+            from flyball.runtimes.rule.triggers.events import Events  # noqa: PLC0415 - as above
+
+            return Events(engine, governor, engine.chain_of, self._changes)
+
+        def startup() -> Source:
+            from flyball.runtimes.rule.triggers.startup import Startups  # noqa: PLC0415 - as above
+
+            return Startups(engine, governor)
+
+        def webhooks() -> Source:
+            from flyball.runtimes.rule.triggers.webhooks import Webhooks  # noqa: PLC0415 - as above
+
+            return Webhooks(engine, governor, self._listen)
+
+        return {
+            Every: partial(timers, Every),
+            Cron: partial(timers, Cron),
+            FileChange: files,
+            UnitEvent: events,
+            Startup: startup,
+            Webhook: webhooks,
+        }
+
+    def _states(self) -> Mapping[str, Any]:
+        plan = self._fleet.plan
+        names = [unit.name for unit in plan.units]
+        look = Look(self._governor, self._past, units=names, rules=plan.rules, gone=is_gone)
+        views = [look.unit(name) for name in look.units()]
+        return {view.name: {"state": str(view.state), "failures": view.failures_in_a_row} for view in views}
+
+    # What rules do to units.
+
+    async def start(self, unit: str, *, by: Firing) -> None:
+        """Start a unit or fire a rule."""
+        if unit in self.names:
+            await self._fire(unit, by)
+            return
+        if unit not in self._fleet.posts:
+            raise ActionFailed("UnknownUnit", f"there is no unit {unit!r}", target=unit, final=True)
+        order = await asyncio.to_thread(self._order, unit)
+        if order.ordered_by.startswith(BY_A_RULE):
+            released = Released(unit=unit, policies=(Manual().name,), by=BY_A_RULE + by.rule)
+            await submit(self._governor, released)
+        labels = self._fleet.posts[unit].unit.labels
+        decision = await asyncio.to_thread(self._governor.look, Start(unit=unit, run=by.run, labels=labels))
+        if decision.verb > Verb.WAIT and decision.primary is not None:
+            text = f"{unit} is not started: {decision.primary.text}"
+            raise ActionFailed("UnitHeld", text, target=unit, final=True)
+        await self._fleet.ordered(unit, "start")
+
+    async def _fire(self, rule: str, by: Firing) -> None:
+        data = {"kind": "rule", "rule": by.rule, "run": by.run}
+        spark = Spark(rule=rule, trigger=f"rule {by.rule}", data=data, tree=by.tree, depth=by.depth + 1)
+        fate = await self._engine.ring(spark)
+        if fate not in (Fate.QUEUED, Fate.JOINED, Fate.SKIPPED):
+            raise ActionFailed(
+                "NotFired", f"{rule} could not be fired: {fate}", target=rule, final=fate is not Fate.FULL
+            )
+
+    async def stop(self, unit: str, *, by: Firing) -> None:
+        """Stop a unit, unless somebody did."""
+        if unit not in self._fleet.posts and unit not in self.names:
+            raise ActionFailed("UnknownUnit", f"there is no unit {unit!r}", target=unit, final=True)
+        order = await asyncio.to_thread(self._order, unit)
+        if order.verb >= Verb.STOP:
+            return
+        await submit(self._governor, Held(unit=unit, verb=Verb.STOP, by=BY_A_RULE + by.rule, note=f"run {by.run}"))
+        await self._fleet.ordered(unit, "stop")
+        await self.ordered(unit, "stop")
+
+    async def ordered(self, unit: str, verb: str) -> None:
+        """Somebody gave an order, to that rule or to all."""
+        await self._engine.ordered(unit, verb)
+
+    def _order(self, unit: str) -> Orders:
+        """What stands for that unit by order."""
+        key = Key(Manual().name, "unit", unit)
+        data = self._governor.store.read([key]).records.get(key)
+        return (readable_state(Orders, data) if data is not None else None) or Orders()
+
+
+def _notify(rule: str, text: str) -> None:
+    """Tell people. The daemon's log is what they have."""
+    log.warning("%s says: %s" if rule else "%s%s", rule, text)

@@ -1,0 +1,434 @@
+"""Files that come, change or go, and fire rules.
+
+What counts is the difference between a listing of the files, which is remembered, and what is there now: so changes
+while nobody was there are found as well, and one change fires once. The system's reports say only where to look. A file
+that is being written is left in peace until it looks the same twice.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from flyball.config.rules import FileChange, Rule
+from flyball.core.policy import Key
+from flyball.core.time import FOREVER, MILLISECOND, MINUTE, SECOND, Instant, Span
+from flyball.governor import Governor
+from flyball.runtimes.driver import Sleep
+from flyball.runtimes.flag import Flag
+from flyball.runtimes.rule.firing import Bell, Spark
+from flyball.runtimes.rule.triggers.listing import Pattern, Stamp, TooMany, identity, shown, stamp
+from flyball.runtimes.rule.triggers.striker import UNREADABLE, Striker, digest_of, place_of
+from flyball.runtimes.rule.triggers.watcher import Change, Watcher, watchfiles
+
+log = logging.getLogger(__name__)
+
+LISTING: Final = "files"
+FILE: Final = "file"
+"""The names of such records, where policies have theirs: one for each trigger, and one for each file of it."""
+LISTED_MAX: Final = 10_000
+"""Files of one trigger that are remembered. Of more than this, only changes that are reported while somebody is there
+fire a rule."""
+LISTED_ALL_MAX: Final = 100_000
+"""The same for all triggers together: they are in memory, too."""
+SETTLES: Final[Span] = 200 * MILLISECOND
+"""A file that looked the same for so long is not being written any more."""
+WRITES_MAX: Final[Span] = 10 * SECOND
+"""How long a file that is written all the time is waited for: a log never comes to rest."""
+LOOK_EVERY: Final[Span] = 2 * SECOND
+"""How often it is looked whether the folders are still the same ones: one that comes later, or again, is watched."""
+LIST_EVERY: Final[Span] = 1 * MINUTE
+"""How often everything is listed, whatever was reported: not every disk reports, and reports can be lost."""
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class Listing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The record of one trigger."""
+
+    trigger: str
+    """The digest of it."""
+    too_many: bool = False
+    """There were more files than are remembered: none is."""
+
+
+class File(msgspec.Struct, frozen=True):
+    """The record of one file."""
+
+    path: str
+    mtime: int
+    size: int
+
+
+@dataclass(slots=True, eq=False)
+class _Touch:
+    """A path at which something changed, until it has come to rest."""
+
+    path: str
+    stamp: Stamp | None
+    since: Instant
+    due: Instant
+    reported: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class _Watch:
+    """One trigger of one rule."""
+
+    rule: str
+    key: Key
+    trigger: FileChange
+    digest: str
+    pattern: Pattern
+    listed: dict[str, File] | None = None
+    """What is remembered; None: nothing, because there is too much of it."""
+    is_new: bool = True
+    """Nothing is known of what was there before: what is found now fires nothing."""
+    touched: dict[str, _Touch] = field(default_factory=dict)
+    lists: bool = False
+    """It is to be listed again."""
+
+    def head(self) -> Mapping[Key, bytes]:
+        return {self.key: msgspec.json.encode(Listing(self.digest, self.listed is None))}
+
+    def file_key(self, name: str) -> Key:
+        return Key(FILE, "unit", f"{self.key.subject}/{name}")
+
+    def forgotten(self) -> dict[Key, bytes | None]:
+        """The rows of all files, to be deleted."""
+        return dict.fromkeys(self.file_key(name) for name in self.listed or ())
+
+
+class Files:
+    """Fires rules by changes of files."""
+
+    def __init__(self, bell: Bell, governor: Governor, sleep: Sleep | None = None) -> None:
+        watchfiles()
+        self._striker = Striker(bell, governor, sleep)
+        self._clock, self._store = governor.clock, governor.store
+        self._wanted: dict[Key, tuple[str, FileChange]] = {}
+        self._refit = False
+        self._watches: dict[Key, _Watch] = {}
+        self._by_folder: dict[str, list[_Watch]] = {}
+        """By the folder that is really watched, without links."""
+        self._folders: dict[str, tuple[int, int] | None] = {}
+        """Of each folder, which one it is; None: it is not there."""
+        self._rewatches = False
+        self._said = False
+        self._look_at: Instant = 0
+        self._list_at: Instant = FOREVER
+        self._poked = Flag()
+
+    def use(self, rules: Sequence[Rule]) -> None:
+        """Watch for what fires these rules."""
+        self._wanted = {
+            place_of(LISTING, rule.name, place): (rule.name, trigger)
+            for rule in rules
+            for place, trigger in enumerate(rule.triggers)
+            if isinstance(trigger, FileChange)
+        }
+        self._refit = True
+        self._poked.set()
+
+    async def run(self) -> None:
+        """Watch, until it is cancelled. What a run before this one knew is read again: it may have failed halfway."""
+        self._watches.clear()
+        self._refit = False
+        watcher = Watcher(self._told, self._up, self._failed)
+        try:
+            await self._fit(self._store.states(LISTING), self._store.states(FILE))
+            while True:
+                self._poked.clear()
+                if self._refit:
+                    self._refit = False
+                    await self._fit({}, {})
+                await self._look(watcher)
+                await self._list_those([watch for watch in self._watches.values() if watch.lists])
+                await self._fire()
+                await self._striker.sleep(self._poked, self._wakes_at())
+        finally:
+            watcher.close()
+
+    def _wakes_at(self) -> Instant:
+        due = (touch.due for watch in self._watches.values() for touch in watch.touched.values())
+        return min((self._look_at, self._list_at, *due))
+
+    # Which files are watched.
+
+    async def _fit(self, heads: Mapping[Key, bytes], files: Mapping[Key, bytes]) -> None:
+        """Watch for every trigger that there is now. One that did not change is not touched."""
+        wanted = self._wanted
+        rows: dict[Key, bytes | None] = dict.fromkeys(key for key in heads if key not in wanted)
+        for key, watch in list(self._watches.items()):
+            if key not in wanted or wanted[key][1] != watch.trigger:
+                del self._watches[key]
+                rows |= {key: None, **watch.forgotten()}
+        for key, (rule, trigger) in wanted.items():
+            if key not in self._watches:
+                digest = digest_of(trigger)
+                self._watches[key] = watch = _Watch(rule, key, trigger, digest, Pattern(trigger.pattern))
+                head = _decoded(Listing, heads.get(key))
+                if head is not None and head.trigger == digest:
+                    watch.is_new = False
+                    watch.listed = None if head.too_many else {}
+        for key, data in files.items():
+            subject, _, name = key.subject.rpartition("/")
+            known = self._watches.get(Key(LISTING, "unit", subject))
+            file = _decoded(File, data)
+            if known is None or known.is_new or known.listed is None or file is None:
+                rows[key] = None
+            else:
+                known.listed[name] = file
+        await self._striker.keep(rows)
+        await self._list_those([watch for watch in self._watches.values() if watch.is_new])
+        self._rewatches = True
+        self._look_at = 0
+
+    async def _look(self, watcher: Watcher) -> None:
+        """Have the folders watched that are there. After that everything is listed: what changed before it is found by
+        that, what changes later is told."""
+        now = self._clock.now()
+        if now >= self._list_at:
+            self._up()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_EVERY
+        folders = {watch.pattern.folder: watch.pattern.is_deep for watch in self._watches.values()}
+        for watch in self._watches.values():
+            folders[watch.pattern.folder] |= watch.pattern.is_deep
+        found = await asyncio.to_thread(_which, folders)
+        if found == self._folders and not self._rewatches:
+            return
+        self._folders, self._rewatches = found, False
+        real = await asyncio.to_thread(_real, [folder for folder, which in found.items() if which is not None])
+        self._by_folder = {}
+        for watch in self._watches.values():
+            if watch.pattern.folder in real:
+                self._by_folder.setdefault(real[watch.pattern.folder], []).append(watch)
+        flat = {real[folder] for folder in real if not folders[folder]}
+        deep = {real[folder] for folder in real if folders[folder]}
+        watcher.watch(sorted(flat - deep), sorted(deep))
+        self._list_at = now + LIST_EVERY
+        if not real:  # nobody will say that they are watched
+            self._up()
+
+    # What the watcher tells.
+
+    def _up(self) -> None:
+        """All folders are watched, or it is time: list everything."""
+        for watch in self._watches.values():
+            watch.lists = True
+        self._list_at = self._clock.now() + LIST_EVERY
+        self._poked.set()
+
+    def _failed(self, error: Exception) -> None:
+        """They are not watched any more: they are at the next look."""
+        if not self._said and not _is_about_a_name(error):
+            self._said = True
+            log.warning("files cannot be watched, and are looked at every few seconds instead: %s", error)
+        self._rewatches = True
+
+    def _told(self, changes: Sequence[Change]) -> None:
+        now = self._clock.now()
+        for change in changes:
+            if change.path in self._by_folder and change.kind == "deleted":
+                self._rewatches, self._look_at = True, 0
+            folder = os.path.dirname(change.path)  # noqa: PTH120 - there may be thousands
+            while True:
+                for watch in self._by_folder.get(folder, ()):
+                    self._hear(watch, folder, change, now)
+                if folder in ("/", ""):
+                    break
+                folder = os.path.dirname(folder)  # noqa: PTH120 - there may be thousands
+        self._poked.set()
+
+    def _hear(self, watch: _Watch, folder: str, change: Change, now: Instant) -> None:
+        relative = change.path[len(folder) :].lstrip("/")
+        path = f"{watch.pattern.folder.rstrip('/')}/{relative}"
+        if change.is_folder:
+            watch.lists |= watch.pattern.is_deep and change.kind == "created"
+        elif watch.pattern.matches(relative):
+            _touch(watch, path, change.stamp, now, change.kind)
+        elif change.kind == "deleted" and watch.pattern.is_deep and watch.listed:
+            inside = f"{shown(path)}/"
+            watch.lists |= any(file.path.startswith(inside) for file in watch.listed.values())
+
+    # What changed.
+
+    async def _list_those(self, watches: Iterable[_Watch]) -> None:
+        now = self._clock.now()
+        room = LISTED_ALL_MAX - sum(len(watch.listed or ()) for watch in self._watches.values())
+        for watch in watches:
+            watch.lists = False
+            if watch.listed is None and not watch.is_new:
+                continue
+            known = len(watch.listed or ())
+            try:
+                found = await asyncio.to_thread(_listed, watch.pattern, min(LISTED_MAX, room + known))
+            except OSError as error:
+                log.warning("%s: %s cannot be listed now: %s", watch.rule, watch.trigger.pattern, error)
+                continue
+            room += known - len(found or ())
+            if found is None:
+                await self._give_up(watch)
+            elif watch.is_new:
+                watch.listed = {name: _file(path, looks) for name, (path, looks) in found.items()}
+                rows = {watch.file_key(name): msgspec.json.encode(file) for name, file in watch.listed.items()}
+                await self._striker.keep({**rows, **watch.head()})
+                watch.is_new = False
+            else:
+                _compare(watch, found, now)
+
+    async def _give_up(self, watch: _Watch) -> None:
+        """There are too many files to remember."""
+        text = "%s: %s means too many files to remember (%d, and %d for all rules): what changes while nobody is there "
+        text += "does not fire it"
+        log.warning(text, watch.rule, watch.trigger.pattern, LISTED_MAX, LISTED_ALL_MAX)
+        rows = watch.forgotten()
+        watch.listed, watch.is_new = None, False
+        await self._striker.keep({**rows, **watch.head()})
+
+    async def _fire(self) -> None:
+        """Ring for what has come to rest."""
+        now = self._clock.now()
+        due = [
+            (watch, name, touch)
+            for watch in self._watches.values()
+            for name, touch in watch.touched.items()
+            if touch.due <= now
+        ]
+        if not due:
+            return
+        looks = await asyncio.to_thread(_stamps, [touch.path for _, _, touch in due])
+        now = self._clock.now()
+        lines: list[list[Spark]] = []
+        kept: dict[Key, bytes | None] = {}
+        rested: list[tuple[_Watch, str, File | None]] = []
+        for (watch, name, touch), look in zip(due, looks, strict=True):
+            if isinstance(look, OSError):
+                touch.due = now + LOOK_EVERY
+                continue
+            if look != touch.stamp and now - touch.since < WRITES_MAX:
+                touch.stamp, touch.due = look, now + SETTLES
+                continue
+            del watch.touched[name]
+            change = _change(watch, name, look, touch.reported)
+            if change is None:
+                continue
+            file = _file(touch.path, look) if look is not None else None
+            rows: dict[Key, bytes | None] = {}
+            if watch.listed is not None:
+                rows[watch.file_key(name)] = msgspec.json.encode(file) if file is not None else None
+                rested.append((watch, name, file))
+            if change in watch.trigger.on:
+                lines.append([_spark(watch, shown(touch.path), change, rows)])
+            else:
+                kept |= rows
+        await self._striker.keep(kept)
+        await self._striker.strike(lines)
+        for watch, name, file in rested:
+            if watch.listed is not None:
+                watch.listed.pop(name, None)
+                if file is not None:
+                    watch.listed[name] = file
+        for watch in {id(watch): watch for watch, _, _ in rested}.values():
+            if watch.listed is not None and len(watch.listed) > LISTED_MAX:
+                await self._give_up(watch)
+
+
+def _touch(watch: _Watch, path: str, looks: Stamp | None, now: Instant, reported: str = "") -> None:
+    """Something changed there. Whether it comes to rest is seen from now on; how long that may take, from the first
+    time."""
+    name = identity(path)
+    known = watch.touched.get(name)
+    since = known.since if known is not None else now
+    if known is not None and known.reported == "created":
+        reported = "created"
+    watch.touched[name] = _Touch(path, looks, since, min(now + SETTLES, since + WRITES_MAX), reported)
+
+
+def _compare(watch: _Watch, found: Mapping[str, tuple[str, Stamp]], now: Instant) -> None:
+    """Touch whatever is not as it is remembered, and is not being looked at already."""
+    listed = watch.listed or {}
+    for name, (path, looks) in found.items():
+        known = listed.get(name)
+        if (known is None or (known.mtime, known.size) != looks) and name not in watch.touched:
+            _touch(watch, path, looks, now)
+    for name in listed.keys() - found.keys() - watch.touched.keys():
+        watch.touched[name] = _Touch(listed[name].path, None, now, now + SETTLES)
+
+
+def _change(watch: _Watch, name: str, look: Stamp | None, reported: str) -> str | None:
+    """What happened to a file, all in all. Where nothing is remembered, what was reported."""
+    if watch.listed is None:
+        return "deleted" if look is None else "created" if reported == "created" else "modified"
+    known = watch.listed.get(name)
+    if known is None:
+        return "created" if look is not None else None
+    if look is None:
+        return "deleted"
+    return "modified" if (known.mtime, known.size) != look else None
+
+
+def _spark(watch: _Watch, path: str, change: str, rows: Mapping[Key, bytes | None]) -> Spark:
+    gone = change == "deleted"
+    said: dict[str, Any] = {"kind": "file", "path": path, "name": path.rpartition("/")[2], "change": change}
+    trigger = "file deleted" if gone else "file"  # who waits for a file does not join who waits for its end
+    return Spark(rule=watch.rule, trigger=trigger, data=said, rows=rows, joins=True)
+
+
+def _file(path: str, looks: Stamp) -> File:
+    return File(shown(path), looks.mtime, looks.size)
+
+
+def _is_about_a_name(error: Exception) -> bool:
+    """Names that are no text cannot be told. The files are found by listing them."""
+    return "Unable to decode path" in str(error)
+
+
+# In a thread: disks may take their time.
+
+
+def _listed(pattern: Pattern, most: int) -> dict[str, tuple[str, Stamp]] | None:
+    try:
+        return {identity(path): (path, looks) for path, looks in pattern.files(most)}
+    except TooMany:
+        return None
+
+
+def _which(folders: Iterable[str]) -> dict[str, tuple[int, int] | None]:
+    return {folder: _identified(folder) for folder in folders}
+
+
+def _identified(folder: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(folder)  # noqa: PTH116 - there may be thousands
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino)
+
+
+def _real(folders: Iterable[str]) -> dict[str, str]:
+    return {folder: os.path.realpath(folder) for folder in folders}
+
+
+def _stamps(paths: Iterable[str]) -> list[Stamp | OSError | None]:
+    return [_stamp(path) for path in paths]
+
+
+def _stamp(path: str) -> Stamp | OSError | None:
+    try:
+        return stamp(path)
+    except OSError as error:
+        return error
+
+
+def _decoded(kind: type[R], data: bytes | None) -> R | None:
+    try:
+        return None if data is None else msgspec.json.decode(data, type=kind)
+    except UNREADABLE:
+        return None
