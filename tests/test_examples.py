@@ -23,6 +23,7 @@ RESUME_LOOP = "sessions/resume_loop.py"
 ELSEWHERE = {
     "agents/budget.py",
     "crash_loop.sh",
+    "send_webhook.py",
     "sessions/worker.sh",
     ENDLESS,
     RESUME_LOOP,

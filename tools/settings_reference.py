@@ -33,21 +33,32 @@ def page() -> str:
     """The whole page."""
     root = json_schema()
     parts = [HEAD]
+    shown: dict[str, str] = {}
     for name, section in root["properties"].items():
-        parts.extend(_section(root, name, _resolved(root, section)))
+        parts.extend(_section(root, name, section, shown))
     return "\n".join(parts)
 
 
-def _section(root: Mapping[str, Any], name: str, section: Mapping[str, Any]) -> Iterator[str]:
+def _section(root: Mapping[str, Any], name: str, given: Mapping[str, Any], shown: dict[str, str]) -> Iterator[str]:
+    """A section, and those in it. `shown` are the kinds of sections that were there before, and where."""
+    section = _resolved(root, given)
     yield f"## {name}\n"
     yield f"{_sentence(section)}\n"
-    each = section.get("additionalProperties")
+    is_list = "items" in section
+    each = section["items"] if is_list else section.get("additionalProperties")
     if isinstance(each, dict):
-        section = _resolved(root, each)
-        yield f"For each name: {_sentence(section)}\n"
+        given, section = each, _resolved(root, each)
+        said = _sentence(section)
+        yield f"{'Each' if is_list else 'For each name'}: {said}\n"
     properties = section.get("properties")
     if not properties:
         return
+    kind = _reference(given)
+    if kind in shown:
+        yield f"Its keys are those of `{shown[kind]}`.\n"
+        return
+    if kind:
+        shown[kind] = name
     yield "| key | default | what it does |"
     yield "|---|---|---|"
     nested = []
@@ -55,23 +66,26 @@ def _section(root: Mapping[str, Any], name: str, section: Mapping[str, Any]) -> 
         resolved = _resolved(root, value)
         if "Another name of" in _sentence(value):
             continue
-        if resolved.get("properties"):
-            nested.append((f"{name}.{key}", resolved))
-            continue
-        each = resolved.get("additionalProperties")
-        if isinstance(each, dict) and _resolved(root, each).get("properties"):
-            nested.append((f"{name}.{key}", resolved))
-        yield f"| `{key}` | `{_default(value)}` | {_sentence(value)} |"
+        each = resolved.get("additionalProperties") or resolved.get("items")
+        has_keys = isinstance(each, dict) and bool(_resolved(root, each).get("properties"))
+        if resolved.get("properties") or has_keys:
+            nested.append((f"{name}.{key}", value))
+        if not resolved.get("properties"):
+            yield f"| `{key}` | `{_default(value)}` | {_sentence(value)} |"
     yield ""
     for full, part in nested:
-        yield from _section(root, full, part)
+        yield from _section(root, full, part, shown)
+
+
+def _reference(value: Mapping[str, Any]) -> str:
+    choices = [value, *value.get("anyOf", ())]
+    return next((choice["$ref"] for choice in choices if "$ref" in choice), "")
 
 
 def _resolved(root: Mapping[str, Any], value: Mapping[str, Any]) -> Mapping[str, Any]:
     """The value with what its reference points to; what it says itself wins."""
-    choices = [value, *value.get("anyOf", ())]
-    pointer = next((choice["$ref"] for choice in choices if "$ref" in choice), None)
-    if pointer is None:
+    pointer = _reference(value)
+    if not pointer:
         return value
     target: Any = root
     for part in pointer.removeprefix("#/").split("/"):

@@ -12,7 +12,7 @@ import os
 import pwd
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,9 +82,7 @@ class Daemon:
             await self._fleet.begin()
             await self._begin_rules()
             self._say_ready()
-            watching = self._loop.create_task(self._watch_files())
             await self._ending.wait()
-            watching.cancel()
             await self._end()
         finally:
             await server.close()
@@ -136,6 +134,8 @@ class Daemon:
 
     async def _end(self) -> None:
         async with self._changing:
+            for task in self._tasks:
+                task.cancel()
             if self._rules is not None:
                 await self._rules.end()
             await self._fleet.end(spare_kept=self._orphaned)
@@ -198,13 +198,14 @@ class Daemon:
     # Rules.
 
     async def _begin_rules(self) -> None:
-        """What runs rules is in memory only where there are any."""
+        """What runs rules is in memory only where there are any, and only then their files are looked at."""
         if self._fleet.plan.rules:
             from flyball.rulebook import Rulebook  # noqa: PLC0415 - as above
 
             changes = self._folder / app.CHANGES
             self._rules = Rulebook(self._fleet, self._governor, self._folder, self._guard, changes=changes)
             await self._rules.begin()
+            self._keep(self._watch_files())
 
     @property
     def _rulebook(self) -> "Rulebook":
@@ -273,7 +274,11 @@ class Daemon:
             except FlyballError as error:
                 log.error("not reloaded: %s. %s", error, error.remedy)
 
-        task = self._loop.create_task(reload())
+        self._keep(reload())
+
+    def _keep(self, work: Coroutine[None, None, None]) -> None:
+        """Do that meanwhile. What is not done when the daemon ends is not done any more."""
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -10,7 +10,7 @@ RULE = {"runtime": "rule"}
 
 
 def test_starts_beyond_the_rate_wait(supervise: Supervise) -> None:
-    """All rules together start so often within a minute; the next start waits until the window has slid."""
+    """S0-03: All rules together start so often within a minute; the next start waits until the window has slid."""
     governor = supervise("rule", {"rule": {"max_runs_per_minute": 3}}).governor
     for number in range(3):
         assert governor.submit(Start(unit=f"{UNIT}-{number}", run="1", labels=RULE)).proceeds

@@ -1,7 +1,7 @@
 """What people see of rules, and what they do with what fires them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -375,3 +375,22 @@ def test_what_is_no_answer_to_all(shop: Shop, args: dict[str, Any], text: str) -
         shop.ask("answer", **{"unit": "price", "all": True, **args})
     assert text in str(raised.value)
     assert len(shop.ask("questions")["questions"]) == 2
+
+
+# What counts as another rule.
+
+
+@pytest.mark.parametrize(
+    ("change", "is_new"),
+    [
+        ({"triggers": (Every(every=6 * MINUTE),)}, True),
+        ({"triggers": (RULE.triggers[0], Webhook(hook="price", secret="x" * 16))}, True),
+        ({"when": ""}, True),
+        ({"actions": RULE.actions[:1]}, True),
+        ({"actions": (replace(RULE.actions[0], deed=Http(url="http://other.test/")), RULE.actions[1])}, True),
+        ({"labels": {}, "priority": 9, "pace": None, "queue_max": 5, "runs_max": 2, "timeout": SECOND}, False),
+    ],
+)
+def test_revision(change: dict[str, Any], is_new: bool) -> None:
+    """A hash of triggers, condition and actions: a change of these may be a fix, one of its limits is none."""
+    assert (replace(RULE, **change).revision != RULE.revision) is is_new

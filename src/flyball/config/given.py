@@ -70,6 +70,14 @@ class Origin:
     sources: list[Path] = field(default_factory=list)
     folders: dict[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.folder = self.folder.absolute()
+
     def folder_of(self, rule: str) -> str:
         """The folder that a rule's relative paths begin at."""
-        return self.folders.get(rule) or str(self.folder.absolute())
+        return self.folders.get(rule) or str(self.folder)
+
+
+def dotted(path: tuple[str | int, ...]) -> str:
+    """A path as people write it."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")

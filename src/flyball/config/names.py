@@ -75,6 +75,8 @@ def canonical(given: Given, problems: list[str], section: type[BaseModel] = Sett
     if not isinstance(given.value, dict):
         return given
     known = _known(section)
+    if not any(key not in known or known[key].section or known[key].name != key for key in given.value):
+        return given
     renamed: dict[str, Given] = {}
     for name, value in given.value.items():
         key = known.get(name)

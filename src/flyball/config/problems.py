@@ -7,7 +7,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from flyball.config.given import Given, Origin
+from flyball.config.given import Given, Origin, dotted
 from flyball.config.names import keys_of, meant, section_at
 from flyball.config.schema import allowed
 from flyball.config.section import CONTRADICTION, Fault
@@ -50,7 +50,7 @@ def in_order(problems: list[str]) -> list[str]:
 def _problems(detail: ErrorDetails, given: Given) -> list[str]:
     if detail["type"] != CONTRADICTION:
         return [_problem(detail, given)]
-    return [_faulty(fault, detail["loc"], given) for fault in detail["ctx"]["faults"]]
+    return [told(fault, given, detail["loc"]) for fault in detail["ctx"]["faults"]]
 
 
 def _problem(detail: ErrorDetails, given: Given) -> str:
@@ -62,31 +62,28 @@ def _problem(detail: ErrorDetails, given: Given) -> str:
     found = given.find(path) or given
     shown = _shown_of_unit(path, found) if path[:1] in (("units",), ("rules",)) else _shown(found)
     if detail["type"] == "value_error":
-        return f"{found.at}: {_dotted(path)} is {shown}; it {context['error']}"
-    return f"{found.at}: {_dotted(path) or 'the file'} is {shown}; allowed: {allowed(path)}"
+        return f"{found.at}: {dotted(path)} is {shown}; it {context['error']}"
+    return f"{found.at}: {dotted(path) or 'the file'} is {shown}; allowed: {allowed(path)}"
 
 
-def _faulty(fault: Fault, above: tuple[str | int, ...], given: Given) -> str:
-    """One line: where, and what is wrong."""
-    section, path = given.find(above) or given, (*above, *fault.path)
-    found = given.find(path) or section
-    place = found.key_at if fault.at_key else found.place_in(fault.column)
-    return f"{place}: {_dotted(path)}: {fault.text}"
+def told(fault: Fault, given: Given, above: tuple[str | int, ...] = ()) -> str:
+    """What is wrong, or odd: where, and what. What nobody gave stands where the next thing above it does."""
+    path = (*above, *fault.path)
+    found = given.find(path)
+    up = next((up for end in range(len(path), 0, -1) if (up := given.find(path[:end]))), given)
+    place = found.place_in(fault.column) if found and not fault.at_key else up.key_at if fault.at_key else up.at
+    return f"{place}: {dotted(path)}: {fault.text}" if place else f"{dotted(path)}: {fault.text}"
 
 
 def _unknown(path: tuple[str | int, ...], given: Given) -> str:
     *above, name = path
     found = given.find(path) or given
     section = section_at(tuple(above)) or Settings
-    inside = f" in {_dotted(tuple(above))}" if above else ""
+    inside = f" in {dotted(tuple(above))}" if above else ""
     near = " or ".join(repr(other) for other in meant(str(name), section))
     hint = f" did you mean {near}?" if near else ""
     names = ", ".join(key.name for key in keys_of(section))
     return f"{found.key_at}: unknown key {_cut(repr(name))}{inside};{hint} allowed: {names}"
-
-
-def _dotted(path: tuple[str | int, ...]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
 def _shown(given: Given) -> str:

@@ -38,7 +38,7 @@ CERTAIN: Final = frozenset({When.STARTED, When.DONE})
 HERE: Final = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1", "::"})  # noqa: S104 - compared with, not bound
 """Names of this machine."""
 HOOKS: Final = "/hooks/"
-REMEDY: Final = "Give one of them a condition (`when`), or let a person be asked (`approve`)."
+REMEDY: Final = "a condition (`when`), or let a person be asked (`approve`)."
 
 Path = tuple[str | int, ...]
 
@@ -143,9 +143,11 @@ def circles(rules: Sequence[Rule], listen: str, *, certain: bool = True) -> list
 
 def _drawn(circle: Sequence[Link]) -> Fault:
     first = circle[0].rule
-    what = "this rule fires itself" if len(circle) == 1 else "these rules fire each other"
+    what, whom = (
+        ("this rule fires itself", "it") if len(circle) == 1 else ("these rules fire each other", "one of them")
+    )
     lines = [f"  {link.rule} -> {link.fires}  ({link.why})" for link in circle]
-    return Fault(("rules", first), "\n".join([f"{what} for ever:", *lines, REMEDY]), at_key=True)
+    return Fault(("rules", first), "\n".join([f"{what} for ever:", *lines, f"Give {whom} {REMEDY}"]), at_key=True)
 
 
 def _is_link(rule: Rule) -> bool:

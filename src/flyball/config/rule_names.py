@@ -70,6 +70,17 @@ def record(**fields: Shape) -> Shape:
     return Shape(Kind.MAP, fields=fields)
 
 
+STATES: Final = (
+    "healthy",
+    "degraded",
+    "cooling",
+    "quarantined",
+    "halted",
+    "paused",
+    "finished",
+    "stopped",
+    "failed",
+) + ("pending", "running", "completed")  # the last ones are of sessions
 TRIGGERS: Final[Mapping[str, Mapping[str, Shape]]] = {
     "every": {"at": STRING},
     "cron": {"at": STRING, "missed": BOOL},
@@ -90,12 +101,7 @@ TRIGGERS: Final[Mapping[str, Mapping[str, Shape]]] = {
 """What each kind of trigger says, beside its `kind`."""
 ALWAYS: Final = ("command", "rule")
 """A person may fire every rule, and so may another rule."""
-UNIT: Final = record(
-    state=one_of(
-        "healthy", "degraded", "cooling", "quarantined", "halted", "paused", "finished", "stopped", "failed", "running"
-    ),
-    failures=INT,
-)
+UNIT: Final = record(state=one_of(*STATES), failures=INT)
 ROOTS: Final[Mapping[str, Shape]] = {
     "rule": record(name=STRING, labels=TEXTS, priority=INT),
     "firing": record(id=STRING, attempt=INT, joined=INT, at=STRING),
@@ -143,7 +149,7 @@ def kinds_of(triggers: Iterable[Trigger]) -> tuple[str, ...]:
 
 def trigger_shape(kinds: Sequence[str]) -> Shape:
     """`trigger`, if it is of one of these kinds: what any of them may say. What two say differently may be anything."""
-    fields: dict[str, Shape] = {"kind": one_of(*kinds)}
+    fields: dict[str, Shape] = {"kind": one_of(*TRIGGERS)}  # of all: one condition may serve several rules
     for kind in kinds:
         for name, shape in TRIGGERS[kind].items():
             fields[name] = shape if fields.get(name, shape) == shape else ANY

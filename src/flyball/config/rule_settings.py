@@ -115,6 +115,8 @@ HAPPENINGS: Final = tuple(When)
 DEEDS: Final = ("run", "http", "call", "start", "stop", "notify", "wait", "set", "browser")
 BESIDE_DEED: Final[Mapping[str, str]] = {"cwd": "run", "env": "run", "with": "call"}
 """Keys that say more about one kind of deed."""
+OR_TEXT: Final = "or_text"
+"""In the schema: a text may stand here instead, for what is said most often."""
 BROWSER_VERBS: Final = ("goto", "click", "fill", "wait", "extract", "screenshot")
 
 
@@ -244,6 +246,8 @@ Listen = Annotated[
     BeforeValidator(_address),
     WithJsonSchema({"type": "string", "$comment": "a host and a port, such as 127.0.0.1:8787"}),
 ]
+NONE: Final = Field(default_factory=dict, json_schema_extra={"default": {}})
+"""A mapping without anything in it, made anew: to copy one takes ten times as long."""
 
 
 # Triggers.
@@ -364,12 +368,13 @@ _TRIGGER_CHECKS: Final = {
 
 def _the_one(given: set[str], kinds: Sequence[str], what: str) -> str:
     """The one kind that is given."""
-    found = [kind for kind in kinds if kind in given]
+    found = given.intersection(kinds)
+    if len(found) == 1:
+        return found.pop()
     if not found:
         raise contradiction((), f"says nothing of {what}; give one of {', '.join(kinds)}")
-    if len(found) > 1:
-        raise contradiction(found[1], f"{what} is one of {', '.join(kinds)}; this has {' and '.join(found)}")
-    return found[0]
+    in_order = [kind for kind in kinds if kind in found]
+    raise contradiction(in_order[1], f"{what} is one of {', '.join(kinds)}; this has {' and '.join(in_order)}")
 
 
 # Actions.
@@ -394,7 +399,7 @@ class RetrySection(Section):
         )
 
 
-class HttpSection(Section):
+class HttpSection(Section, populate_by_name=False):
     """A request."""
 
     url: Word = ""
@@ -403,7 +408,7 @@ class HttpSection(Section):
         str, Field(pattern=r"^[A-Z]{1,32}$", json_schema_extra={"$comment": "a method such as GET or POST"})
     ] = "GET"
     """How."""
-    headers: Variables = {}
+    headers: Variables = NONE
     """Its headers. ${NAME} stands for a variable of flyball's. Values are never shown."""
     json_: Annotated[Json, Field(alias="json")] = None
     """What is sent as JSON."""
@@ -449,7 +454,7 @@ class FillSection(Section):
         return self
 
 
-class ExtractSection(Section):
+class ExtractSection(Section, populate_by_name=False):
     """Text of a page, by a name."""
 
     selector: Word = ""
@@ -475,7 +480,11 @@ class BrowserStepSection(Section):
     """A selector of what to click."""
     fill: FillSection | None = None
     """A field to fill in."""
-    wait: Annotated[Word, BeforeValidator(_pause)] = ""
+    wait: Annotated[
+        Word,
+        BeforeValidator(_pause),
+        WithJsonSchema({"type": ["string", "number"], "$comment": "a selector, or a length of time such as 5s"}),
+    ] = ""
     """A selector of what has to be there, or a length of time."""
     extract: ExtractSection | None = None
     """A text to take from the page."""
@@ -535,24 +544,25 @@ class ApproveSection(Section):
         return Approval(text=self.text, timeout=self.timeout, default=self.default)
 
 
-class DeedSection(Section):
+class DeedSection(Section, populate_by_name=False):
     """One thing to do: exactly one of run, http, call, start, stop, notify, wait, set and browser."""
 
     run: CommandLine = ()
     """A command: a list of words, or one line, which is taken apart as a shell does; no shell runs it."""
     cwd: Word = ""
     """The folder that `run` runs in; a relative one is beside this file."""
-    env: Variables = {}
+    env: Variables = NONE
     """Variables of `run`, on top of flyball's own. ${NAME} stands for a variable of flyball's. Values are never
     shown."""
     http: Annotated[
         HttpSection | None,
         BeforeValidator(_as_http),
+        Field(json_schema_extra={OR_TEXT: True}),
     ] = None
     """A request; or just its URL."""
     call: Word = ""
     """A function in Python: package.module:function."""
-    with_: Annotated[JsonByName, Field(alias="with")] = {}
+    with_: Annotated[JsonByName, Field(alias="with")] = NONE
     """The arguments of `call`, by name."""
     start: Word = ""
     """A unit to start, or a rule to fire."""
@@ -562,7 +572,7 @@ class DeedSection(Section):
     """A text for people."""
     wait: Length = 0
     """How long to do nothing."""
-    set: JsonByName = {}
+    set: JsonByName = NONE
     """What to remember, by name, for conditions and templates of all rules."""
     browser: Annotated[tuple[BrowserStepSection, ...], Field(strict=False, max_length=STEPS_MAX)] = ()
     """Steps in a browser. All such actions of one run share one page."""
@@ -622,6 +632,7 @@ class ActionSection(DeedSection):
     approve: Annotated[
         ApproveSection | None,
         BeforeValidator(_as_text),
+        Field(json_schema_extra={OR_TEXT: True}),
     ] = None
     """A person has to say yes before it is done; or just the text to ask."""
     undo: DeedSection | None = None
@@ -657,7 +668,7 @@ class LimitsSection(Section):
 class RuleSection(Section):
     """When something happens, and a condition holds, do this."""
 
-    labels: Annotated[dict[str, Word], Field(max_length=WORDS_MAX)] = {}
+    labels: Annotated[dict[str, Word], Field(max_length=WORDS_MAX)] = NONE
     """Labels such as provider or user: safeguards may count by them."""
     priority: Annotated[int, Field(ge=0, le=PRIORITY_MAX)] = 0
     """When more rules are due than may run, those with a higher one come first."""

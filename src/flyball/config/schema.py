@@ -6,6 +6,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from flyball.config.names import keys_of
+from flyball.config.rule_settings import OR_TEXT
 from flyball.config.settings import Settings
 from flyball.config.unit_settings import LENGTH_WORDS
 from flyball.core.time import SECOND
@@ -17,28 +18,39 @@ def json_schema() -> dict[str, Any]:
     """The schema of a settings file. `load` is stricter where a schema cannot say more: a value that contradicts
     another one, an amount finer than a millionth, a 7.0 where a whole number should be."""
     schema = Settings.model_json_schema()
-    _complete(Settings, schema, schema["$defs"])
+    _complete(Settings, schema, schema["$defs"], set())
     return {"$schema": DIALECT, **schema, "title": "flyball settings"}
 
 
-def _complete(section: type[BaseModel], definition: dict[str, Any], definitions: dict[str, dict[str, Any]]) -> None:
-    """Put in what the table knows and the schema does not: other names of keys, and that a section may be empty."""
+def _complete(
+    section: type[BaseModel],
+    definition: dict[str, Any],
+    definitions: dict[str, dict[str, Any]],
+    done: set[type[BaseModel]],
+) -> None:
+    """Put in what the table knows and the schema does not: other names of keys, that a section may be empty, and that
+    some may be a text instead."""
+    if section in done:
+        return
+    done.add(section)
     properties = definition["properties"]
     for key in keys_of(section):
+        known = properties[key.name]
         if key.section is not None:
             inner = definitions[key.section.__name__]
-            _complete(key.section, inner, definitions)
-            if "$ref" in properties[key.name]:
-                reference = {"$ref": properties[key.name].pop("$ref")}
-                properties[key.name] |= {"anyOf": [reference, {"type": "null"}]}
+            _complete(key.section, inner, definitions, done)
+            if "$ref" in known:
+                known |= {"anyOf": [{"$ref": known.pop("$ref")}, {"type": "null"}]}
             elif key.by_name:
-                properties[key.name]["type"] = ["object", "null"]
-            properties[key.name].setdefault("description", inner["description"])
-        if properties[key.name].get("$comment") == LENGTH_WORDS:
-            properties[key.name]["default"] /= SECOND
-        properties[key.name].pop("also", None)
+                known["type"] = ["object", "null"]
+            known.setdefault("description", inner["description"])
+        if known.pop(OR_TEXT, False):
+            known["anyOf"].append({"type": "string"})
+        if known.get("$comment") == LENGTH_WORDS:
+            known["default"] /= SECOND
+        known.pop("also", None)
         for name in key.also:
-            properties[name] = {**properties[key.name], "description": f"Another name of {key.name}."}
+            properties[name] = {**known, "description": f"Another name of {key.name}."}
 
 
 @cache

@@ -548,11 +548,16 @@ class Settings(Section):
     def warnings(self) -> list[str]:
         """What is allowed and can hardly be meant: files that are not looked at, thresholds that are never reached."""
         from flyball.config.advice import advice  # noqa: PLC0415 - as above
+        from flyball.config.problems import told  # noqa: PLC0415 - as above
 
         lines = [*self._notes, *self._lacking]
         for key, text in advice(self):
             found = self._given.find(tuple(key.split(".")))
             lines.append(f"{found.at}: {key}: {text}" if found else f"{key}: {text}")
+        if self.rules:
+            from flyball.config.rule_advice import rule_advice  # noqa: PLC0415 - as above
+
+            lines += [told(fault, self._given) for fault in rule_advice(self)]
         return lines
 
     def effective(self) -> Iterator[Effective]:

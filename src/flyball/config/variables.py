@@ -7,11 +7,13 @@ What is not there is told, and not an error yet: whoever only looks need not hav
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
+from operator import is_
 from pathlib import Path
 from typing import Any, Final
 
-from flyball.config.given import Given, Origin
+from flyball.config.given import Given, Origin, dotted
+from flyball.config.templates import escaped
 
 PATHS: Final = ("cwd", "beat_file", "env_file")
 SECRET: Final = frozenset({"env", "headers", "secret"})
@@ -33,10 +35,8 @@ def filled_in(given: Given, env: Mapping[str, str], origin: Origin, lacking: lis
         if section == "units":
             each = {name: _unit(name, unit, env, origin.folder, lacking) for name, unit in found.value.items()}
         else:
-            each = {
-                name: _Filling(f"rules.{name}", env, origin.folder_of(name), lacking).rule(rule)
-                for name, rule in found.value.items()
-            }
+            fillings = {folder: _Filling(env, folder, lacking) for folder in map(origin.folder_of, found.value)}
+            each = {name: fillings[origin.folder_of(name)].rule(name, rule) for name, rule in found.value.items()}
         filled[section] = found._replace(value=each)
     return given._replace(value={**given.value, **filled}) if filled else given
 
@@ -58,92 +58,91 @@ def _unit(name: str, unit: Given, env: Mapping[str, str], folder: Path, lacking:
         return unit._replace(value=filled)
     if own is not None:
         for key, value in own.value.items():
-            variables[key] = value._replace(value=_text(f"units.{name}.env.{key}", value, env, lacking))
+            variables[key] = value._replace(value=_text(("units", name, "env", key), value, env, lacking))
     if variables:
         around = own or file or unit
         filled["env"] = Given(variables, around.at, around.key_at)
     return unit._replace(value=filled)
 
 
-@dataclass(frozen=True, slots=True)
 class _Filling:
-    """Fills in one rule. What has nothing to be filled in stays as it is: aliases may share it, and most rules have
-    nothing."""
+    """Fills in the rules of one folder. What has nothing to be filled in stays as it is: most rules have nothing, and
+    what aliases share must not be filled in twice."""
 
-    key: str
-    env: Mapping[str, str]
-    folder: str
-    lacking: list[str]
+    def __init__(self, env: Mapping[str, str], folder: str, lacking: list[str]) -> None:
+        self._env = env
+        self._folder = Path(folder)
+        self._lacking = lacking
+        deed: dict[str, _Fill] = {
+            "cwd": self._path,
+            "env": self._texts,
+            "http": partial(self._section, {"headers": self._texts}),
+            "browser": partial(self._list, {"screenshot": self._path}),
+        }
+        self._rule: dict[str, _Fill] = {
+            "triggers": partial(self._list, {"file": self._path, "secret": self._secret}),
+            "actions": partial(self._list, {**deed, "undo": partial(self._section, deed)}),
+        }
 
-    def rule(self, rule: Given) -> Given:
+    def rule(self, name: str, rule: Given) -> Given:
         """Its triggers and its actions."""
-        return self._each(rule, self.key, {"triggers": self._triggers, "actions": self._actions})
+        return self._section(self._rule, rule, ("rules", name))
 
-    def _triggers(self, triggers: Given, key: str) -> Given:
-        return self._list(triggers, key, {"file": self._path, "secret": self._secret})
-
-    def _actions(self, actions: Given, key: str) -> Given:
-        return self._list(actions, key, {**self._deeds, "undo": self._undo})
-
-    def _undo(self, undo: Given, key: str) -> Given:
-        return self._each(undo, key, self._deeds)
-
-    @property
-    def _deeds(self) -> "Mapping[str, _Fill]":
-        return {"cwd": self._path, "env": self._secrets, "http": self._http, "browser": self._steps}
-
-    def _http(self, http: Given, key: str) -> Given:
-        return self._each(http, key, {"headers": self._secrets})
-
-    def _steps(self, steps: Given, key: str) -> Given:
-        return self._list(steps, key, {"screenshot": self._path})
-
-    def _secrets(self, named: Given, key: str) -> Given:
-        if not isinstance(named.value, dict):
-            return named
-        return named._replace(value={name: self._secret(text, f"{key}.{name}") for name, text in named.value.items()})
-
-    def _secret(self, text: Given, key: str) -> Given:
-        return text._replace(value=_text(key, text, self.env, self.lacking))
-
-    def _path(self, path: Given, key: str) -> Given:
-        """Where it begins with a template, what is filled in later says where it is."""
-        if not isinstance(path.value, str) or not path.value or path.value.startswith("{{"):
-            return path
-        return path._replace(value=_absolute(path.value, Path(self.folder)))
-
-    def _list(self, given: Given, key: str, fills: "Mapping[str, _Fill]") -> Given:
-        if not isinstance(given.value, list):
-            return given
-        filled = [self._each(each, f"{key}[{place}]", fills) for place, each in enumerate(given.value)]
-        return given._replace(value=filled)
-
-    def _each(self, given: Given, key: str, fills: "Mapping[str, _Fill]") -> Given:
+    def _section(self, fills: "Mapping[str, _Fill]", given: Given, path: "_Path") -> Given:
         if not isinstance(given.value, dict):
             return given
-        named = [name for name in given.value if name in fills]
-        if not named:
+        filled = {}
+        for key in fills.keys() & given.value.keys():
+            before = given.value[key]
+            after = fills[key](before, (*path, key))
+            if after is not before:
+                filled[key] = after
+        return given._replace(value={**given.value, **filled}) if filled else given
+
+    def _list(self, fills: "Mapping[str, _Fill]", given: Given, path: "_Path") -> Given:
+        if not isinstance(given.value, list):
             return given
-        filled = {name: fills[name](given.value[name], f"{key}.{name}") for name in named}
-        return given._replace(value={**given.value, **filled})
+        filled = [self._section(fills, each, (*path, place)) for place, each in enumerate(given.value)]
+        same = all(map(is_, filled, given.value))
+        return given if same else given._replace(value=filled)
+
+    def _texts(self, given: Given, path: "_Path") -> Given:
+        """They may have templates of their own; what a variable holds is none."""
+        if not isinstance(given.value, dict):
+            return given
+        texts = {
+            name: text._replace(value=_text((*path, name), text, self._env, self._lacking, escaped))
+            for name, text in given.value.items()
+        }
+        return given._replace(value=texts)
+
+    def _secret(self, text: Given, path: "_Path") -> Given:
+        return text._replace(value=_text(path, text, self._env, self._lacking))
+
+    def _path(self, text: Given, path: "_Path") -> Given:
+        """Where it begins with a template, what is filled in later says where it is."""
+        if not isinstance(text.value, str) or not text.value or text.value.startswith("{{"):
+            return text
+        return text._replace(value=_absolute(text.value, self._folder))
 
 
-_Fill = Callable[[Given, str], Given]
+_Path = tuple[str | int, ...]
+_Fill = Callable[[Given, _Path], Given]
 
 
 def _absolute(path: str, folder: Path) -> str:
     return os.path.normpath(folder.absolute() / Path(path).expanduser())
 
 
-def _text(key: str, given: Given, env: Mapping[str, str], lacking: list[str]) -> Any:
+def _text(key: str, given: Given, env: Mapping[str, str], lacking: list[str], put: Callable[[str], str] = str) -> Any:
     """A value with each ${NAME} filled in; $${NAME} stands for ${NAME} itself."""
 
     def fill(found: re.Match[str]) -> str:
         if found[1]:
             return found[0][1:]
         if found[2] not in env:
-            lacking.append(f"{given.at}: {key}: there is no variable {found[2]}")
-        return env.get(found[2], found[0])
+            lacking.append(f"{given.at}: {dotted(path)}: there is no variable {found[2]}")
+        return put(env[found[2]]) if found[2] in env else found[0]
 
     return _NAME.sub(fill, given.value) if isinstance(given.value, str) else given.value
 

@@ -256,7 +256,8 @@ class _Line:
                 await stage.skip(firing)
                 continue
             self._condition = holds if isinstance(holds, Exception) else None
-            again = not firing.by_person and not self._after_done and self._is_again(firing)
+            asked_for = firing.by_person and not firing.attempt
+            again = not (asked_for or self._after_done) and self._is_again(firing)
             self.driver.labels = labels_of(rule)
             begun = msgspec.structs.replace(firing, attempt=firing.attempt + 1)
             changes = {"run": begun.run, "again": again, "labels": self.driver.labels}

@@ -36,6 +36,10 @@ class Queue:
         self._count = 0
         self._bytes = 0
 
+    def __len__(self) -> int:
+        """How many there are, of all rules."""
+        return self._count
+
     def load(self, records: Mapping[Key, bytes]) -> list[Key]:
         """Take over what a store has, in the order in which it came. The keys of what cannot be read."""
         firings: list[tuple[Firing, int]] = []

@@ -28,8 +28,9 @@ from flyball.runtimes.rule.failed import ActionFailed
 NOBODY: Final = 3
 """The exit code of a worker that nobody asks anything."""
 STDERR: Final = 2
-EARLY: Final = 0.1
-"""Seconds before its time is over at which a function's stacks are written down: where it hangs is what tells why."""
+EARLY: Final = 0.5
+"""Seconds before its time is over at which a function's stacks are written down: where it hangs is what tells why. It
+takes a millisecond; the machine may be busy."""
 AT_ONCE: Final = 0.001
 TEXT_MAX: Final = 2_000
 """Characters of what an exception says."""
@@ -64,7 +65,8 @@ def main() -> NoReturn:
 
 
 def _answer(state: dict[str, Any], asked: wire.Asked) -> wire.Answer:
-    faulthandler.dump_traceback_later(max(AT_ONCE, asked.until - time.monotonic() - EARLY), file=STDERR)
+    left = max(AT_ONCE, asked.until - time.monotonic())
+    faulthandler.dump_traceback_later(left - min(EARLY, left / 2), file=STDERR)
     try:
         result = HANDLERS[asked.verb](state, asked.what)
         return wire.Done(_encoded(result))

@@ -309,7 +309,7 @@ def test_too_much_is_asked(stage: Stage, module: str) -> None:
 @pytest.mark.parametrize("name", ["hangs", "hangs_in_c"])
 def test_timeout(stage: Stage, module: str, name: str) -> None:
     """A function that takes too long is ended, wherever it is; people see where it was."""
-    found = failed(stage.scene(), call(stage, f"{module}:{name}", folder=str(stage.folder)), seconds=1.5)
+    found = failed(stage.scene(), call(stage, f"{module}:{name}", folder=str(stage.folder)), seconds=2.0)
     assert found.error == TIMED_OUT
     assert name in found.detail
     assert stage.processes() == []
@@ -402,7 +402,8 @@ def test_dies_with_the_daemon(stage: Stage, module: str, name: str) -> None:
         async def play():
             stage = Stage(Path({str(stage.folder)!r}))
             stage.name = {stage.name!r}
-            deed = Call(function="{module}:{name}", arguments={{"folder": {str(stage.folder)!r}}}, path={str(stage.folder)!r})
+            folder = {str(stage.folder)!r}
+            deed = Call(function="{module}:{name}", arguments=dict(folder=folder), path=folder)
             await do(stage.scene(), deed, 60.0)
 
         asyncio.run(play())

@@ -347,13 +347,12 @@ def test_never() -> None:
     """A time that never comes, and one that cannot be read, fire nothing and hold up nobody."""
 
     async def play() -> None:
-        never = [Cron(expression="0 0 30 2 1"), Cron(expression="0 0 31 feb *"), Cron(expression="x")]
+        never = [Cron(expression="0 0 31 feb *"), Cron(expression="x")]
         nowhere = Cron(expression="* * * * *", timezone="Europe/Atlantis")
         scene = Scene(rule("never", *never, nowhere), rule("hourly", HOURLY))
         async with scene.up() as up:
             await up.time.go(HOUR)
-        assert {spark.rule for spark in scene.bell.rang} <= {"hourly", "never"}
-        assert Counter(spark.rule for spark in scene.bell.rang)["hourly"] == 1
+        assert [spark.rule for spark in scene.bell.rang] == ["hourly"]
 
     asyncio.run(play())
 

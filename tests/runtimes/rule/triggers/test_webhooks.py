@@ -8,9 +8,12 @@ import hashlib
 import hmac
 import json
 import logging
+import os
 import signal
 import socket
+import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -52,10 +55,12 @@ from flyball.store import Draft, Store
 from flyball.store.memory import MemoryStore
 from flyball.store.sqlite import SqliteStore
 from flyball.testing.clock import FakeClock
+from tests.runtimes.rule.triggers import hooked
+from tests.runtimes.rule.triggers.hooked import SECRET, Hooked
 
 WAIT_MAX = 30.0
+EXAMPLE = Path(__file__).parents[4] / "examples" / "send_webhook.py"
 NOW = FakeClock().now()
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # noqa: S105 - the example of the specification
 NEW = b"the new and secret one"
 SHORT = b"whsec_AAAAAAAAAA"
 KEY = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
@@ -634,11 +639,12 @@ def test_old_ids_are_forgotten() -> None:
     within(later, store)
 
 
-def test_a_record_that_cannot_be_read() -> None:
+@pytest.mark.parametrize("data", [b'"?"', b"\xff", b"", b"{}"])
+def test_a_record_that_cannot_be_read(data: bytes) -> None:
     """It is forgotten at the next start, and the hooks open all the same."""
     store = MemoryStore()
     damaged = Key(SEEN, "unit", "watch/price/abc")
-    store.transact([damaged], lambda _: Draft(NOW, {damaged: b'"?"'}, None))
+    store.transact([damaged], lambda _: Draft(NOW, {damaged: data}, None))
 
     async def case(house: House) -> None:
         assert house.remembered() == []
@@ -1040,6 +1046,124 @@ def test_signals_stay_with_the_daemon() -> None:
         assert "uvicorn" not in repr(signal.getsignal(signal.SIGINT))
 
     within(case)
+
+
+def test_the_whole_path(tmp_path: Path) -> None:
+    """The example sends, a real engine takes it and runs the rule, once; also if it comes again to the next daemon."""
+    done: list[Any] = []
+
+    async def send(port: int, body: str, id_: str, secret: str = SECRET) -> tuple[int, str]:
+        url = f"http://127.0.0.1:{port}/hooks/price"
+        env = {**os.environ, "HOOK_SECRET": secret}
+        command = [sys.executable, str(EXAMPLE), url, body, "--id", id_]
+        process = await asyncio.create_subprocess_exec(*command, env=env, stdout=asyncio.subprocess.PIPE)
+        said, _ = await process.communicate()
+        return process.returncode or 0, said.decode().strip()
+
+    async def daemon(work: Callable[[Hooked], Coroutine[Any, Any, None]]) -> None:
+        with contextlib.closing(SqliteStore(tmp_path / "flyball.db")) as store:
+            up = Hooked(store, tmp_path, when="trigger.body.amount > 10")
+            await up.begin()
+            try:
+                async with asyncio.timeout(WAIT_MAX):
+                    await work(up)
+            finally:
+                await up.engine.end()
+            done.extend(up.done)
+
+    async def first(up: Hooked) -> None:
+        port = up.hooks.port
+        assert await send(port, '{"amount": 12}', "a") == (0, '202 {"id":"a","status":"queued"}')
+        assert await send(port, '{"amount": 12}', "a") == (0, '200 {"id":"a","status":"already"}')
+        assert await send(port, '{"amount": 3}', "b") == (0, '202 {"id":"b","status":"skipped"}')
+        assert await send(port, '{"amount": 12}', "c", "another secret") == (1, '401 {"error":"bad_signature"}')
+        await until(lambda: len(up.done) == 1)
+
+    async def second(up: Hooked) -> None:
+        port = up.hooks.port
+        assert await send(port, '{"amount": 12}', "a") == (0, '200 {"id":"a","status":"already"}')
+        assert await send(port, '{"amount": 99}', "d") == (0, '202 {"id":"d","status":"queued"}')
+        await until(lambda: len(up.done) == 1)
+
+    asyncio.run(daemon(first))
+    asyncio.run(daemon(second))
+    assert done == [{"amount": 12}, {"amount": 99}]
+
+
+@pytest.mark.slow
+def test_kill_9(tmp_path: Path) -> None:
+    """A daemon is killed again and again while many send, and each sends until it is told that it was taken. In the end
+    each id has fired once: none was lost, none came twice."""
+    senders, each, kills = 8, 25, 6
+    taken: list[str] = []
+    port = 0
+
+    async def daemon() -> asyncio.subprocess.Process:
+        command = [sys.executable, "-m", hooked.__name__, str(tmp_path)]
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        assert process.stdout is not None
+        nonlocal port
+        port = int(await process.stdout.readline())
+        return process
+
+    async def send(id_: str) -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(request(BODY, signed(id_=id_, at=int(time.time()))))
+            return (await answer(reader)).status
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def sender(number: int) -> None:
+        for turn in range(each):
+            id_, status = f"m{number}-{turn}", 0
+            while status not in (200, 202):
+                with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                    status = await send(id_)
+                await asyncio.sleep(0.01)
+            taken.append(id_)
+
+    async def case() -> None:
+        process = await daemon()
+        sending = [asyncio.ensure_future(sender(number)) for number in range(senders)]
+        for kill in range(kills):
+            await until(lambda kill=kill: len(taken) >= (kill + 1) * senders * each // (kills + 1))
+            process.kill()
+            await process.wait()
+            process = await daemon()
+        await asyncio.gather(*sending)
+        process.kill()
+        await process.wait()
+
+    asyncio.run(asyncio.wait_for(case(), 4 * WAIT_MAX))
+    with contextlib.closing(SqliteStore(tmp_path / "flyball.db")) as store:
+        fired = store.entries(events=("fired",), limit=100_000)
+        assert len(fired) == len(taken) == len(set(taken)) == senders * each
+        assert len(store.states(SEEN)) == senders * each
+        assert store.integrity() == []
+
+
+@pytest.mark.parametrize(
+    ("args", "secret", "says"),
+    [
+        (["http://127.0.0.1:1/hooks/x", "{"], SECRET, "not JSON"),
+        (["http://127.0.0.1:1/hooks/x"], "", "HOOK_SECRET is not set"),
+        (["file:///etc/passwd"], SECRET, "is not an address"),
+        (["http://127.0.0.1:1/hooks/x"], "whsec_?", "not base64"),
+        (["http://127.0.0.1:1/hooks/x"], SECRET, "not sent:"),
+    ],
+)
+def test_the_example_says_what_is_wrong(args: list[str], secret: str, says: str) -> None:
+    """In one line, without a traceback, and without the secret."""
+    env = {**os.environ, "HOOK_SECRET": secret}
+    command = [sys.executable, str(EXAMPLE), *args]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WAIT_MAX, check=False)
+    assert done.returncode != 0
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert SECRET not in done.stderr
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

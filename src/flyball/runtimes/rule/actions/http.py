@@ -189,16 +189,14 @@ def _asks_to_wait(header: str) -> Span:
 def _unanswered(error: Exception, target: str, host: str) -> ActionFailed:
     """Why there is no answer, under a name that is the same each time."""
     causes = list(_causes(error))
-    number = next((cause.errno for cause in causes if isinstance(cause, OSError) and cause.errno), None)
-    name, text = _named(error, causes, number)
-    is_system = number is not None and number > 0  # those of the resolver and of TLS are other numbers
-    return ActionFailed(
-        name,
-        text.format(host=host or "the host"),
-        target=target,
-        errno=number if is_system and name in ("CannotConnect", "ConnectionLost") else None,
-        starved=number in STARVED if is_system else False,
+    number = next(
+        (cause.errno for cause in causes if isinstance(cause, OSError) and isinstance(cause.errno, int)), None
     )
+    name, text = _named(error, causes, number)
+    # The number makes a fingerprint only where the name does not say it all: the resolver and TLS have other ones.
+    tells = name in ("CannotConnect", "ConnectionLost")
+    text = text.format(host=host or "the host")
+    return ActionFailed(name, text, target=target, errno=number if tells else None, starved=number in STARVED)
 
 
 def _named(error: Exception, causes: list[BaseException], number: int | None) -> tuple[str, str]:

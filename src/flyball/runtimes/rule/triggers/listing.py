@@ -43,7 +43,7 @@ class Pattern:
         self.folder = os.path.normpath("/" + "/".join(parts[:fixed]))
         """Where all of them are."""
         self._parts = tuple(parts[fixed:])
-        self.is_deep = len(self._parts) > 1
+        self.is_deep = len(self._parts) > 1 or ANY in self._parts
         """They may be in folders within that folder."""
 
     def matches(self, relative: str) -> bool:

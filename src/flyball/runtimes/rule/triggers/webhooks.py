@@ -219,7 +219,7 @@ def _instant(data: bytes) -> Instant:
     """Until when what was taken is valid; of a record that cannot be read, never."""
     try:
         return msgspec.json.decode(data, type=int)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return 0
 
 
