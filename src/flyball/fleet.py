@@ -27,6 +27,7 @@ from flyball.runtimes.holder import is_gone, me
 from flyball.runtimes.kept import Record
 from flyball.runtimes.post import Pace, Post
 from flyball.runtimes.process import ProcessHands, kernel, strays
+from flyball.runtimes.rule import marks
 from flyball.runtimes.session.turns import Turns
 from flyball.runtimes.watched import WatchedHands
 
@@ -115,6 +116,7 @@ class Fleet:
     def _end_strays(self, spared: AbstractSet[tuple[str, str]]) -> None:
         """End what still runs of a supervisor that was killed together with its guardian."""
         runs = {(unit, run) for unit, run, live in self.governor.live_runs() if is_gone(live.holder)}
+        runs |= {(unit, marks.of_worker(run)) for unit, run in runs}
         ended = strays.end(runs - spared, kernel.detect())
         if ended:
             log.warning("%d processes were left by a supervisor that was killed with its guardian: ended", ended)

@@ -3,10 +3,11 @@ through the fleet, and what holds a unit holds it for rules, too: only what a ru
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from flyball.config.plan import Plan
 from flyball.config.rules import Cron, Every, FileChange, Startup, UnitEvent, Webhook
@@ -27,6 +28,9 @@ from flyball.runtimes.rule.deed import ActionFailed
 from flyball.runtimes.rule.engine import Engine, Making
 from flyball.runtimes.rule.firing import Fate, Firing, Source, Spark
 
+if TYPE_CHECKING:
+    from flyball.runtimes.rule.triggers.webhooks import Webhooks
+
 log = logging.getLogger(__name__)
 
 BY_A_RULE: Final = "rule "
@@ -41,6 +45,7 @@ class Rulebook:
         self._fleet, self._governor, self._changes = fleet, governor, changes
         self._past = Past()
         self._listen = fleet.plan.limits.listen
+        self._webhooks: Webhooks | None = None
         self._engine = Engine(
             governor,
             holder=fleet.holder,
@@ -97,7 +102,12 @@ class Rulebook:
 
     def counts(self, rule: str) -> Mapping[str, int]:
         """What became of what fired it, since the daemon began."""
-        return dict(self._engine.counts.get(rule, {}))
+        counts = Counter(self._engine.counts.get(rule, {}))
+        for trigger in self._engine.rules[rule].triggers if rule in self._engine.rules else ():
+            if isinstance(trigger, Webhook) and self._webhooks is not None:
+                refused: Mapping[str, int] = self._webhooks.counts.get(trigger.hook, {})
+                counts.update({f"refused: {code}": number for code, number in refused.items()})
+        return counts
 
     def _making(self) -> Mapping[type, Making]:
         """How the source of each kind of trigger is made. Most of them need packages that are extras."""
@@ -126,7 +136,8 @@ class Rulebook:
         def webhooks() -> Source:
             from flyball.runtimes.rule.triggers.webhooks import Webhooks  # noqa: PLC0415 - as above
 
-            return Webhooks(engine, governor, self._listen)
+            self._webhooks = Webhooks(engine, governor, self._listen)
+            return self._webhooks
 
         return {
             Every: partial(timers, Every),

@@ -25,6 +25,7 @@ from flyball.runtimes.holder import me
 from flyball.store.firings import Firing
 from tests.cli.state import alone, scene
 from tests.control.scene import Scene
+from tests.daemon.site import Site, until
 
 FILE = """\
 units:
@@ -417,3 +418,35 @@ def test_questions(shop: Scene, capsys: Capture) -> None:
     assert capsys.readouterr().out == "watch-price: answered yes: Pay a1?\nwatch-price: answered yes: Pay a2?\n"
     assert main(["questions", "--json"]) == 0
     assert [one["id"] for one in json.loads(capsys.readouterr().out)["questions"]] == ["b1"]
+
+
+# With a real daemon.
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    try:
+        yield made
+    finally:
+        made.clean()
+
+
+def test_from_end_to_end(site: Site) -> None:
+    """Fired by hand and seen to its end; while it is paused what fires it waits, and can be forgotten; a resume lets
+    the rest run."""
+    action = {"run": ["echo", "hello {{ trigger.data.name }}"]}
+    site.write({}, rules={"hello": {"triggers": [{"command": True}], "actions": [action]}})
+    site.flyball("up", "-d")
+    shown = site.flyball("trigger", "hello", "--data", '{"name": "ann"}', "--wait").stdout
+    assert "action run done" in shown
+    assert shown.endswith("hello: done\n")
+    site.order("pause", "hello")
+    assert site.ask("trigger", rule="hello", data={"name": "bob"})["fate"] == "queued"
+    assert site.flyball("queue", "hello", "--clear").stdout == "hello: 1 firing forgotten\n"
+    assert site.ask("trigger", rule="hello", data={"name": "eve"})["fate"] == "queued"
+    (rule,) = site.ask("rules")["rules"]
+    assert (rule["state"], rule["waiting"], rule["counts"]) == ("paused", 1, {"queued": 3})
+    site.order("resume", "hello")
+    until(lambda: site.ask("rules")["rules"][0]["queue"] == [], "the run")
+    assert site.flyball("logs", "hello").stdout == "hello ann\nhello eve\n"

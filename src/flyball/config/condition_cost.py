@@ -54,14 +54,17 @@ def weight_of(data: Any) -> int:
     for _ in range(NESTED_MAX):
         below: list[Any] = []
         for value in level:
-            if isinstance(value, Mapping):
-                below.extend(value.values())
-            elif isinstance(value, list | tuple):
-                below.extend(value)
-            elif isinstance(value, str):
+            kind = type(value)
+            if kind is str:
                 weight += len(value) // TEXT_WEIGHT
-            elif isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
+            elif kind is dict:
+                below.extend(value.values())
+            elif kind is list or kind is tuple:
+                below.extend(value)
+            elif kind is int and not INT_MIN <= value <= INT_MAX:
                 raise TooMuch("a whole number is beyond 64 bits; send it as a text")
+            elif isinstance(value, Mapping):
+                below.extend(value.values())
         weight += len(level)
         if weight > WEIGHT_MAX:
             raise TooMuch(f"more than {WEIGHT_MAX} values")
@@ -100,7 +103,7 @@ def _work(node: Node, data: float, entries: Mapping[str, float]) -> _Work:
         case "method" if node.value == "matches":
             regex = REGEX_WORK if node.parts[-1].op == "string" else STRANGE_REGEX_WORK
             return _Work(cost + regex + weights[0], 1)
-        case "method" | "call":
+        case "method" | "call" if node.value != "size":
             return _Work(cost + sum(weights), max(weights, default=1))
     return _Work(cost, 1 + len(node.value) // TEXT_WEIGHT)
 

@@ -171,12 +171,18 @@ class _Checking:
         return found or ANY
 
     def _field(self, node: Node, of: Shape) -> Shape:
+        self._is_outside(node, node.value)
         if of.kind is Kind.ANY:
             return ANY
         if of.kind is not Kind.MAP:
             self.report(f"{_a(of)} has no {node.value!r}", node)
             return ANY
         return self._entry(node, of, node.value)
+
+    def _is_outside(self, node: Node, name: str) -> None:
+        """Data has no such names: whoever writes one wants something else than data."""
+        if len(name) > 4 and name.startswith("__") and name.endswith("__"):
+            self.report(f"{name[:SHOWN_MAX]!r} cannot be reached: a condition sees data alone", node)
 
     def _entry(self, node: Node, of: Shape, name: str | None) -> Shape:
         """What a map has under a name; None: it is not known which."""
@@ -188,6 +194,8 @@ class _Checking:
         return of.fields.get(name, ANY)
 
     def _index(self, node: Node, of: Shape, key: Shape) -> Shape:
+        name = node.parts[1].text
+        self._is_outside(node.parts[1], name or "")
         if of.kind is Kind.LIST:
             if key.kind not in (Kind.ANY, Kind.INT, Kind.UINT):
                 self.report(f"a list has places, not {_a(key)}: [0] is the first", node.parts[1])
@@ -197,7 +205,7 @@ class _Checking:
                 self.report(f"{_path(node.parts[0])} has names, not {_a(key)}", node.parts[1])
                 return ANY
             place = Node("field", node.parts[:1], node.parts[1].at)
-            return self._entry(place, of, node.parts[1].text)
+            return self._entry(place, of, name)
         if of.kind is not Kind.ANY:
             self.report(f"{_a(of)} has no places or names", node)
         return ANY

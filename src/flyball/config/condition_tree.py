@@ -25,8 +25,8 @@ MACROS: Final = {"all": (2,), "exists": (2,), "exists_one": (2,), "existsOne": (
 """What goes over a list: with how many arguments, the variable first."""
 WORDS: Final = {"true": "bool", "false": "bool", "null": "null"}
 _RESERVED: Final = frozenset(
-    ("as", "break", "const", "continue", "else", "for", "function", "if", "import")
-    + ("let", "loop", "namespace", "package", "return", "var", "void", "while")
+    {"as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "namespace"}
+    | {"package", "return", "var", "void", "while"}
 )
 _LEVELS: Final = {
     "||": 1,

@@ -1,74 +1,236 @@
-"""Conditions: CEL, compiled once, over names that are given. Nothing of Python can be reached, nothing is called but the
-functions of CEL's core, and what a condition may cost is bounded before it is evaluated.
+"""Conditions: CEL, compiled once. Only the values that a condition names are given to it, and as plain data: nothing of
+Python can be reached, nothing is called but functions of CEL's core, and what it may cost is bounded before it is
+evaluated.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any, Final
 
+from flyball.config.condition_cost import TooMuch, weight_max, weight_of
+from flyball.config.condition_kinds import kinds_in
+from flyball.config.condition_tree import SOURCE_MAX, Broken, Node, tree_of
 from flyball.config.rule_names import Problem, kinds_of, names_of
 from flyball.config.rules import Trigger
 from flyball.errors import FlyballError
 
-SOURCE_MAX: Final = 4_000
-"""Characters of a condition. What is longer belongs into a program."""
-COMPILED_MAX: Final = 10_000
-"""Conditions that are kept: as many as large sets of rules have."""
+COMPILED_MAX: Final = 20_000
+"""Conditions that are kept: twice as many as the largest sets of rules have, since a changed set replaces another."""
+SAID_MAX: Final = 200
+"""Characters of what the package says of an error."""
+
+_NUMBER: Final = re.compile(r"(?<![\w.])[0-9]{1,18}(?![\w.])")
+_TEXT: Final = re.compile(r"""("[^"]*"|'[^']*')""")
+_HARD: Final = re.compile(r"""\\|//|\"{3}|'{3}""")
+"""Where what is a text and what is not takes more to be seen."""
+
+Needs = dict[str, "Needs | None"]
+"""What a condition reads: names, the names within each, and so on; None: all that is there."""
 
 
 class ConditionError(FlyballError):
     """A condition cannot be evaluated: its text is wrong, or the data is not what it expects."""
 
-    remedy = "Correct the condition, or test first: has(trigger.body.amount) && trigger.body.amount > 10"
+    remedy = "Correct the condition, or ask first whether it is there: has(trigger.body.amount) && ..."
 
 
 class Condition:
     """One condition, compiled."""
 
-    def __init__(self, source: str, program: Any) -> None:
+    def __init__(self, source: str, tree: Node, program: Any) -> None:
         self.source = source
+        self.needs = _needs(tree)
         self._program = program
+        self._weight_max = weight_max(tree)
+        if not self._weight_max:
+            raise ConditionError("this goes over too many entries, even without data")
 
     def holds(self, names: Mapping[str, Any]) -> bool:
         """Whether it holds. ConditionError if that cannot be said."""
+        given = _read(names, self.needs)
         try:
-            result = self._program.execute(dict(names))
-        except KeyError as error:
-            raise ConditionError(f"there is no {error}") from None
-        except (ValueError, TypeError, RuntimeError, ArithmeticError) as error:
-            raise ConditionError(str(error)) from None
+            weight = weight_of(given)
+        except TooMuch as error:
+            raise ConditionError(f"{error}") from None
+        if weight > self._weight_max:
+            raise ConditionError(f"there is too much data for it: {weight} values, at most {self._weight_max}")
+        try:
+            result = self._program.execute(given)
+        except Exception as error:  # noqa: BLE001 - the package raises whatever fits; all of it is about the condition
+            raise ConditionError(self._why(error, given)) from None
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # what a fault in the package itself is, in Python
+                raise
+            raise ConditionError(f"it cannot be evaluated: {error}"[:SAID_MAX]) from None
         if not isinstance(result, bool):
-            raise ConditionError("should be true or false")
+            raise ConditionError(f"it should be true or false, and is {_called(result)}")
         return result
+
+    def _why(self, error: Exception, given: Mapping[str, Any]) -> str:
+        """What went wrong, for people. Values are not repeated: nobody knows what is in them."""
+        lacking = [above for above, name in _lacking(given, self.needs) if error.args == (name,)]
+        if isinstance(error, KeyError):
+            return f"{lacking[0] if lacking else 'something'} has no {error}"
+        if isinstance(error, TypeError):
+            kinds = "; ".join(f"{path} is {_called(value)}" for path, value in _leaves(given, self.needs))
+            return f"its values do not go together: {kinds or error}"[:SAID_MAX]
+        return str(error).partition(". ")[0][:SAID_MAX]
 
 
 @functools.lru_cache(maxsize=COMPILED_MAX)
 def compiled(source: str) -> Condition:
     """A condition, ready to be evaluated. ConditionError if it is none."""
-    return Condition(source, _program(source))
+    try:
+        tree = _tree(source)
+    except Broken as broken:
+        raise ConditionError(f"{broken} (column {broken.problem.column})") from None
+    return Condition(source, tree, _program(source))
 
 
 def check(source: str, triggers: Sequence[Trigger]) -> list[Problem]:
-    """What is wrong with a condition of a rule with such triggers."""
+    """What is wrong with a condition of a rule with such triggers. What depends on data is no problem."""
+    kinds = kinds_of(triggers)
+    return list(_checked(_alike(source), kinds) and _checked(source, kinds))
+
+
+def _alike(source: str) -> str:
+    """The same with other numbers: it is right if that is right. Large sets of rules have many that are alike."""
+    if len(source) > SOURCE_MAX or _HARD.search(source):
+        return source
+    parts = _TEXT.split(source)
+    parts[::2] = [_NUMBER.sub("0", part) for part in parts[::2]]
+    return "".join(parts)
+
+
+@functools.lru_cache(maxsize=COMPILED_MAX)
+def _checked(source: str, kinds: tuple[str, ...]) -> tuple[Problem, ...]:
     try:
-        program = _program(source)
+        tree = _tree(source)
+    except Broken as broken:
+        return (broken.problem,)
+    found = kinds_in(tree, names_of(kinds))
+    if found.problems:
+        return tuple(found.problems)
+    try:
+        compiled(source)
     except ConditionError as error:
-        return [Problem(str(error), 1)]
-    known = names_of(kinds_of(triggers))
-    return [Problem(f"unknown name {name!r}", 1) for name in program.variables() if name not in known]
+        return (Problem(f"{error}", 1),)
+    said = [(sample, _fault(sample.source)) for sample in found.samples]
+    return tuple(Problem(f"no {sample.what}: {fault}", sample.column) for sample, fault in said if fault)
+
+
+@functools.lru_cache(maxsize=1)  # it is checked, then compiled
+def _tree(source: str) -> Node:
+    return tree_of(source)
 
 
 def _program(source: str) -> Any:
-    if len(source) > SOURCE_MAX:
-        raise ConditionError(f"longer than {SOURCE_MAX} characters")
+    try:
+        return _cel().compile(source)
+    except (ValueError, UnicodeError) as error:
+        said = str(error).partition("ERROR: <input>:")[2].partition("\n")[0] or str(error)
+        raise ConditionError(said[:SAID_MAX]) from None
+
+
+def _fault(source: str) -> str:
+    """What is wrong with an expression of literals alone."""
+    try:
+        _cel().compile(source).execute({})
+    except Exception as error:  # noqa: BLE001 - see above
+        said = str(error).partition(". Check")[0].splitlines()[-1]
+        return said.rpartition("error: ")[2][:SAID_MAX]
+    return ""
+
+
+def _cel() -> ModuleType:
     try:
         import cel  # noqa: PLC0415 - an extra
     except ImportError:
         raise ConditionError(
-            "conditions need the package common-expression-language, which is not installed",
+            "conditions need the package common-expression-language: pip install 'flyball-governor[rules]'",
             remedy="Install it: pip install 'flyball-governor[rules]'",
         ) from None
-    try:
-        return cel.compile(source)
-    except ValueError as error:
-        raise ConditionError(str(error)) from None
+    return cel
+
+
+# What a condition reads.
+
+
+def _needs(tree: Node) -> Needs:
+    needs: Needs = {}
+    _collect(tree, frozenset(), needs)
+    return needs
+
+
+def _collect(node: Node, variables: frozenset[str], needs: Needs) -> None:
+    """All paths from a name on, as far as they are fixed."""
+    if node.op in ("name", "field", "index", "has"):
+        path = _path_of(node)
+        if path is not None:
+            if path[0] not in variables:
+                _add(path, needs)
+            return
+    if node.op == "each":
+        _collect(node.parts[0], variables, needs)
+        variables |= {node.variable}
+        for body in node.parts[1:]:
+            _collect(body, variables, needs)
+        return
+    for part in node.parts:
+        _collect(part, variables, needs)
+
+
+def _path_of(node: Node) -> tuple[str, ...] | None:
+    """The names from a root to a value; None: it is no path, or not a fixed one."""
+    if node.op == "name":
+        return (node.value,)
+    if node.op not in ("field", "has", "index"):
+        return None
+    name = node.parts[1].text if node.op == "index" else node.value
+    above = _path_of(node.parts[0])
+    return None if above is None or name is None else (*above, name)
+
+
+def _add(path: tuple[str, ...], needs: Needs) -> None:
+    *above, last = path
+    for name in above:
+        below = needs.setdefault(name, {})
+        if below is None:
+            return
+        needs = below
+    needs[last] = None
+
+
+def _read(names: Mapping[str, Any], needs: Needs) -> dict[str, Any]:
+    """What is there of it. What is no mapping is given as it is: the condition says what is wrong with that."""
+    read: dict[str, Any] = {}
+    for name, below in needs.items():
+        if name in names:
+            value = names[name]
+            read[name] = value if below is None or not isinstance(value, Mapping) else _read(value, below)
+    return read
+
+
+def _lacking(given: Mapping[str, Any], needs: Needs, above: str = "") -> Iterator[tuple[str, str]]:
+    for name, below in needs.items():
+        if name not in given:
+            yield above, name
+        elif below is not None and isinstance(given[name], Mapping):
+            yield from _lacking(given[name], below, f"{above}.{name}".lstrip("."))
+
+
+def _leaves(given: Mapping[str, Any], needs: Needs, above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, below in needs.items():
+        if name in given:
+            path = f"{above}.{name}".lstrip(".")
+            if below is not None and isinstance(given[name], Mapping):
+                yield from _leaves(given[name], below, path)
+            else:
+                yield path, given[name]
+
+
+def _called(value: Any) -> str:
+    kinds = {bool: "a bool", int: "an int", float: "a double", str: "a string", list: "a list", dict: "a map"}
+    return "null" if value is None else kinds.get(type(value), f"a {type(value).__name__}")

@@ -69,13 +69,15 @@ class Origin:
     folder: Path
     sources: list[Path] = field(default_factory=list)
     folders: dict[str, str] = field(default_factory=dict)
+    _own: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder = self.folder.absolute()
+        self._own = str(self.folder)
 
     def folder_of(self, rule: str) -> str:
         """The folder that a rule's relative paths begin at."""
-        return self.folders.get(rule) or str(self.folder)
+        return self.folders.get(rule) or self._own
 
 
 def dotted(path: tuple[str | int, ...]) -> str:

@@ -50,13 +50,17 @@ def load(path: Path | None = None, *, env: Mapping[str, str] | None = None, cwd:
 
 @contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """Nothing of what is read becomes garbage before it is judged; to look for some takes a third of the time."""
+    """Nothing of what is read becomes garbage before it is judged; to look for some takes a third of the time. What was
+    made meanwhile counts as old, so that nobody looks at once when this is over."""
     collects = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if collects:
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 

@@ -5,6 +5,7 @@ said about it before it is there.
 """
 
 import difflib
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -70,17 +71,12 @@ def record(**fields: Shape) -> Shape:
     return Shape(Kind.MAP, fields=fields)
 
 
+OF_SESSIONS: Final = ("pending", "running", "completed")
 STATES: Final = (
-    "healthy",
-    "degraded",
-    "cooling",
-    "quarantined",
-    "halted",
-    "paused",
-    "finished",
-    "stopped",
-    "failed",
-) + ("pending", "running", "completed")  # the last ones are of sessions
+    *("healthy", "degraded", "cooling", "quarantined", "halted", "paused", "finished", "stopped", "failed"),
+    *OF_SESSIONS,
+)
+"""What a unit can be, in the words that people see."""
 TRIGGERS: Final[Mapping[str, Mapping[str, Shape]]] = {
     "every": {"at": STRING},
     "cron": {"at": STRING, "missed": BOOL},
@@ -156,7 +152,8 @@ def trigger_shape(kinds: Sequence[str]) -> Shape:
     return Shape(Kind.MAP, fields=fields)
 
 
-def names_of(kinds: Sequence[str]) -> dict[str, Shape]:
+@functools.lru_cache(maxsize=256)  # as many as there are sets of kinds
+def names_of(kinds: tuple[str, ...]) -> Mapping[str, Shape]:
     """All names of a condition, by the kinds of its rule's triggers."""
     return {"trigger": trigger_shape(kinds), **ROOTS}
 

@@ -4,7 +4,6 @@ What is wrong with one rule by itself is found here; what is wrong with rules be
 """
 
 import functools
-import importlib.util
 import re
 import shlex
 import zoneinfo
@@ -22,8 +21,9 @@ from pydantic import (
     model_validator,
 )
 
-from flyball.config import expressions, templates
 from flyball.config.given import Origin
+from flyball.config.rule_shown import rules_shown
+from flyball.config.rule_texts import NEEDS, condition_faults, template_faults
 from flyball.config.rules import (
     QUEUE_MAX,
     Action,
@@ -67,7 +67,6 @@ from flyball.config.section import (
 )
 from flyball.config.unit_settings import (
     BY_NAME,
-    HIDDEN,
     PRIORITY_MAX,
     WORDS_MAX,
     Length,
@@ -91,9 +90,6 @@ EVERY_MIN: Final = 10 * MILLISECOND
 """A timer faster than this does nothing but burn."""
 SECRET_MIN: Final = 16
 """Characters of a webhook's secret: fewer can be guessed."""
-NEEDS: Final = "pip install 'flyball-governor[rules]'"
-"""What is to be done where a package is missing that a rule needs."""
-
 ACTION_ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 VALUE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 TEMPLATE: Final = re.compile(r"\{\{.*?\}\}", re.DOTALL)
@@ -246,7 +242,7 @@ Listen = Annotated[
     BeforeValidator(_address),
     WithJsonSchema({"type": "string", "$comment": "a host and a port, such as 127.0.0.1:8787"}),
 ]
-NONE: Final = Field(default_factory=dict, json_schema_extra={"default": {}})
+NONE: Final[Any] = Field(default_factory=dict, json_schema_extra={"default": {}})
 """A mapping without anything in it, made anew: to copy one takes ten times as long."""
 
 
@@ -593,7 +589,7 @@ class DeedSection(Section, populate_by_name=False):
                 raise contradiction(("set", name), "a name has letters, digits and _, no digit first")
         return self
 
-    @property
+    @functools.cached_property
     def kind(self) -> str:
         """Which deed it is."""
         return _the_one(self.model_fields_set, DEEDS, "what to do")
@@ -708,31 +704,21 @@ class RuleSection(Section):
             yield Fault(("limits", "timeout"), "0 is no time; give one such as 5m")
         if len(self.actions) > 1:
             first: dict[str, int] = {}
-            for place, key in enumerate(self.ids()):
+            for place, key in enumerate(self.ids):
                 if first.setdefault(key, place) != place:
                     path = ("actions", place, "id") if self.actions[place].id else ("actions", place)
                     yield Fault(path, f"{key!r} is the name of actions[{first[key]}] already")
 
     def _text_faults(self, given: Any) -> Iterator[Fault]:
-        """What is wrong with its condition and its templates."""
+        """What is wrong with its condition and its templates: those where they were given."""
         triggers: Sequence[Trigger] = self.triggers  # type: ignore[assignment]  # each has become a value
         if self.when:
-            if not _knows_cel():
-                yield Fault(("when",), f"a condition needs the package common-expression-language: {NEEDS}")
-            else:
-                for wrong in expressions.check(self.when, triggers):
-                    yield Fault(("when",), wrong.text, wrong.column)
-        actions = given.get("actions") if isinstance(given, Mapping) else None
-        for place, action in enumerate(actions or ()):
-            if not isinstance(action, Mapping):
-                continue
-            for path, text in _templates_in(action, ()):
-                # What undoes an action may use its result.
-                done = place + (path[0] == "undo")
-                steps = [*zip(self.ids()[:done], (before.kind for before in self.actions), strict=False)]
-                for wrong in templates.check(text, triggers, steps):
-                    yield Fault(("actions", place, *path), wrong.text, wrong.column)
+            yield from condition_faults(self.when, triggers)
+        if isinstance(given, Mapping):
+            steps = tuple(zip(self.ids, (action.kind for action in self.actions), strict=True))
+            yield from template_faults(given.get("actions", ()), triggers, steps)
 
+    @functools.cached_property
     def ids(self) -> tuple[str, ...]:
         """What its actions are called."""
         names: list[str] = []
@@ -759,7 +745,7 @@ class RuleSection(Section):
                 approve=action.approve.approval() if action.approve is not None else None,
                 undo=action.undo.deed(folder) if action.undo is not None else None,
             )
-            for key, action in zip(self.ids(), self.actions, strict=True)
+            for key, action in zip(self.ids, self.actions, strict=True)
         )
         return Rule(
             name=name,
@@ -777,124 +763,7 @@ class RuleSection(Section):
         )
 
 
-def _templates_in(given: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """All texts with templates, each with its path."""
-    if isinstance(given, str):
-        if "{{" in given:
-            yield path, given
-    elif isinstance(given, Mapping):
-        for key, value in given.items():
-            yield from _templates_in(value, (*path, key))
-    elif isinstance(given, list | tuple):
-        for place, value in enumerate(given):
-            yield from _templates_in(value, (*path, place))
-
-
-@functools.cache
-def _knows_cel() -> bool:
-    return importlib.util.find_spec("cel") is not None
-
-
 # All of them.
-
-
-def _rules_shown(rules: Sequence[Rule]) -> dict[str, Any]:
-    """As they are printed: without secrets."""
-    return {rule.name: rule_shown(rule) for rule in rules}
-
-
-def rule_shown(rule: Rule) -> dict[str, Any]:
-    """A rule as it would stand in a file, with what holds by default, and without secrets."""
-    limits = {
-        "timeout": format_span(rule.timeout),
-        "concurrency": rule.runs_max,
-        "rate": f"{rule.pace.starts}/{format_span(rule.pace.window)}" if rule.pace is not None else None,
-        "queue": rule.queue_max,
-    }
-    return {
-        "labels": dict(rule.labels),
-        "priority": rule.priority,
-        "triggers": [_trigger_shown(trigger) for trigger in rule.triggers],
-        "when": rule.when,
-        "actions": [_action_shown(action) for action in rule.actions],
-        "on_error": rule.on_error.value,
-        "restart": "on-failure" if rule.runs_again else "never",
-        "limits": limits,
-    }
-
-
-def _trigger_shown(trigger: Trigger) -> dict[str, Any]:
-    match trigger:
-        case Every():
-            return {"every": format_span(trigger.every)}
-        case Cron():
-            return {"cron": trigger.expression, "timezone": trigger.timezone, "missed": trigger.missed.value}
-        case FileChange():
-            return {"file": trigger.pattern, "on": [*trigger.on]}
-        case Webhook():
-            return {"webhook": trigger.hook, "secret": HIDDEN, "tolerance": format_span(trigger.tolerance)}
-        case UnitEvent():
-            return {"event": trigger.unit, "on": [when.value for when in trigger.on]}
-        case Command():
-            return {"command": True}
-    return {"startup": True}
-
-
-def _action_shown(action: Action) -> dict[str, Any]:
-    attempts, approve = action.attempts, action.approve
-    shown: dict[str, Any] = {
-        "id": action.id,
-        **_deed_shown(action.deed),
-        "retry": {
-            "max_attempts": attempts.most,
-            "base_delay_seconds": attempts.first / SECOND,
-            "exponential_base": attempts.factor,
-        },
-        "timeout": format_span(action.timeout),
-    }
-    if approve is not None:
-        shown["approve"] = {
-            "text": approve.text,
-            "timeout": format_span(approve.timeout),
-            "default": approve.default,
-        }
-    if action.undo is not None:
-        shown["undo"] = _deed_shown(action.undo)
-    return shown
-
-
-def _deed_shown(deed: Deed) -> dict[str, Any]:
-    match deed:
-        case Run():
-            return {"run": [*deed.command], "cwd": deed.cwd, "env": dict.fromkeys(deed.env, HIDDEN)}
-        case Http():
-            hidden = dict.fromkeys(deed.headers, HIDDEN)
-            request = {"url": deed.url, "method": deed.method, "headers": hidden, "expect": [*deed.expect]}
-            return {"http": request | ({"text": deed.text} if deed.text else {"json": deed.json})}
-        case Call():
-            return {"call": deed.function, "with": dict(deed.arguments)}
-        case StartUnit():
-            return {"start": deed.unit}
-        case StopUnit():
-            return {"stop": deed.unit}
-        case Notify():
-            return {"notify": deed.text}
-        case Wait():
-            return {"wait": format_span(deed.length)}
-        case SetValues():
-            return {"set": dict(deed.values)}
-    return {"browser": [_step_shown(step) for step in deed.steps]}
-
-
-def _step_shown(step: BrowserStep) -> dict[str, Any]:
-    match step.verb:
-        case "fill":
-            return {"fill": {"selector": step.target, "text": step.text}}
-        case "extract":
-            return {"extract": {"selector": step.target, "as": step.name}}
-        case "wait" if not step.target:
-            return {"wait": format_span(step.timeout)}
-    return {step.verb: step.target}
 
 
 def rules_of(
@@ -921,5 +790,5 @@ else:
     RulesGiven = Annotated[
         dict[str, RuleSection],
         Field(max_length=RULES_MAX, json_schema_extra=BY_NAME),
-        PlainSerializer(_rules_shown),
+        PlainSerializer(rules_shown),
     ]

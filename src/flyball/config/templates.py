@@ -1,9 +1,9 @@
-"""Templates: `{{ trigger.body.amount }}` in the texts of actions stands for a value. A path is all that can stand there:
-names, `["key"]` and `[0]`, through mappings and lists. Nothing is called, nothing of an object is reached, and what was
-filled in is never read as a template again.
+"""Templates: `{{ trigger.body.amount }}` in the texts of actions stands for a value. A path is all that can stand
+there: names, `["key"]` and `[0]`, through mappings and lists. Nothing is called, nothing of an object is reached, and
+what was filled in is never read as a template again.
 
-A text that is one template alone becomes the value itself, with its type; in a longer text a value is written as text,
-and what is no text as JSON. `{{{{` stands for `{{` itself.
+A text that is one template alone becomes the value itself, with its type, where any JSON may stand; in a longer text,
+and where only a text may stand, a value is written as text, and what is no text as JSON. `{{{{` stands for `{{` itself.
 """
 
 import dataclasses
@@ -38,6 +38,8 @@ PARSED_MAX: Final = 10_000
 SHOWN_MAX: Final = 60
 """Characters of a template that are repeated in a message."""
 
+_ANY_JSON: Final = frozenset(("json", "arguments", "values"))
+"""The fields of deeds where any JSON may stand; all others are texts, or made of texts."""
 _OPEN: Final = "{{"
 _CLOSE: Final = "}}"
 _STEP: Final = re.compile(
@@ -109,13 +111,19 @@ def fill(value: Any, names: Mapping[str, Any]) -> Any:
     return _Filling(names).fill(value, 0)
 
 
+def fill_text(text: str, names: Mapping[str, Any]) -> str:
+    """A text with its templates filled in, which stays a text."""
+    return str(_Filling(names, texts=True).fill(text, 0))
+
+
 def filled(deed: _D, names: Mapping[str, Any]) -> _D:
-    """A deed with all templates in its texts filled in."""
+    """A deed with all templates in its texts filled in. What has to be a text stays one."""
     filling = _Filling(names)
-    return dataclasses.replace(
-        deed,
-        **{field.name: filling.fill(getattr(deed, field.name), 0) for field in dataclasses.fields(deed)},
-    )
+    changed: dict[str, Any] = {}
+    for field in dataclasses.fields(deed):
+        filling.texts = field.name not in _ANY_JSON
+        changed[field.name] = filling.fill(getattr(deed, field.name), 0)
+    return dataclasses.replace(deed, **changed)
 
 
 def dotted(steps: Sequence[str | int]) -> str:
@@ -169,11 +177,7 @@ def _path(source: str, start: int) -> Path:
     at = 0
     while at < len(source):
         found = _STEP.match(source, at)
-        if (
-            found is None
-            or (bool(found["name"]) and bool(found["dot"]) is not bool(steps))
-            or not (steps or found["name"])
-        ):
+        if found is None or not _follows(found, first=not steps):
             column = start + at + 1 + len(source[at:]) - len(source[at:].lstrip())
             text = f'{{{{ {shown} }}}} is no path: names, ["key"] and [0] can stand there, and nothing is computed'
             raise _Broken(text, column)
@@ -182,6 +186,11 @@ def _path(source: str, start: int) -> Path:
         columns.append(start + found.start(name) + (1 if name in ("name", "place") else 0))
         at = found.end()
     return Path(tuple(steps), columns[0], tuple(columns))
+
+
+def _follows(found: re.Match[str], *, first: bool) -> bool:
+    """A path begins with a name; each further name has a point before it."""
+    return found["name"] is not None and found["dot"] is None if first else found["name"] is None or bool(found["dot"])
 
 
 # Checking.
@@ -224,11 +233,18 @@ def _called(shape: Shape) -> str:
 # Filling in.
 
 
+class _Written(NamedTuple):
+    value: Any
+    text: str
+
+
 class _Filling:
     """One deed, or one value: what was filled in so far is counted."""
 
-    def __init__(self, names: Mapping[str, Any]) -> None:
+    def __init__(self, names: Mapping[str, Any], *, texts: bool = False) -> None:
         self.names = names
+        self.texts = texts
+        """What is one template alone becomes a text too."""
         self.left = FILLED_MAX
 
     def fill(self, value: Any, depth: int) -> Any:
@@ -250,23 +266,19 @@ class _Filling:
     def _text(self, text: str) -> Any:
         if _OPEN not in text:
             return text
-        parts = parse(text)
-        if len(parts) == 1 and isinstance(parts[0], Path):
-            value = _plain(parts[0], self._value(parts[0]), 0)
-            self._count(value if isinstance(value, str) else _json(parts[0], value))
-            return value
-        return "".join(part if isinstance(part, str) else self._written(part) for part in parts)
+        parts = [part if isinstance(part, str) else self._written(part) for part in parse(text)]
+        if len(parts) == 1 and not self.texts:
+            return parts[0] if isinstance(parts[0], str) else parts[0].value
+        return "".join(part if isinstance(part, str) else part.text for part in parts)
 
-    def _written(self, path: Path) -> str:
+    def _written(self, path: Path) -> "_Written":
+        """A value, and how it is written."""
         value = _plain(path, self._value(path), 0)
         written = value if isinstance(value, str) else _json(path, value)
-        self._count(written)
-        return written
-
-    def _count(self, written: str) -> None:
         self.left -= len(written)
         if self.left < 0:
             raise TemplateError(f"more than {FILLED_MAX // 1024} KiB would be filled in")
+        return _Written(value, written)
 
     def _value(self, path: Path) -> Any:
         value: Any = self.names

@@ -35,8 +35,9 @@ def filled_in(given: Given, env: Mapping[str, str], origin: Origin, lacking: lis
         if section == "units":
             each = {name: _unit(name, unit, env, origin.folder, lacking) for name, unit in found.value.items()}
         else:
-            fillings = {folder: _Filling(env, folder, lacking) for folder in map(origin.folder_of, found.value)}
-            each = {name: fillings[origin.folder_of(name)].rule(name, rule) for name, rule in found.value.items()}
+            folders = {name: origin.folder_of(name) for name in found.value}
+            fillings = {folder: _Filling(env, folder, lacking) for folder in set(folders.values())}
+            each = {name: fillings[folders[name]].rule(name, rule) for name, rule in found.value.items()}
         filled[section] = found._replace(value=each)
     return given._replace(value={**given.value, **filled}) if filled else given
 
@@ -134,7 +135,9 @@ def _absolute(path: str, folder: Path) -> str:
     return os.path.normpath(folder.absolute() / Path(path).expanduser())
 
 
-def _text(key: str, given: Given, env: Mapping[str, str], lacking: list[str], put: Callable[[str], str] = str) -> Any:
+def _text(
+    path: _Path, given: Given, env: Mapping[str, str], lacking: list[str], put: Callable[[str], str] = str
+) -> Any:
     """A value with each ${NAME} filled in; $${NAME} stands for ${NAME} itself."""
 
     def fill(found: re.Match[str]) -> str:

@@ -120,7 +120,9 @@ class _YamlReader:
             return self._alias(event, key_at, depth)
         before = self._left
         at = self._place(event.start_mark)
-        self._take(1, at)
+        self._left -= 1
+        if self._left < 0:
+            self._take(0, at)
         if depth > DEPTH_MAX:
             raise SettingsError([f"{at}: values lie too deep in each other (at most {DEPTH_MAX})"])
         anchor = event.anchor

@@ -32,7 +32,7 @@ from flyball.config.rules import (
 )
 from flyball.control.context import Args, CommandError, Context, found, unknown_unit
 from flyball.control.past import RULE
-from flyball.control.shapes import FiringView, RuleView, TriggerView
+from flyball.control.shapes import FiringView, RuleView, TriggerView, UnitView
 from flyball.control.views import Look
 from flyball.core.event import Fired
 from flyball.core.policy import Key
@@ -77,7 +77,7 @@ def rules(context: Context, args: Args) -> Any:
 def queue(context: Context, args: Args) -> Any:
     look = context.look()
     rule = known_rule(look, args["rule"])
-    return {"rule": rule, "queue": _queue(look, rule), "at": _at(look.now)}
+    return {"rule": rule, "queue": _queue(look, look.unit(rule)), "at": _at(look.now)}
 
 
 def view(context: Context, look: Look, rule: str) -> RuleView:
@@ -96,7 +96,7 @@ def view(context: Context, look: Look, rule: str) -> RuleView:
         when=defined.when if defined is not None else "",
         actions=tuple(_action(action) for action in defined.actions) if defined is not None else (),
         next=min((trigger.next for trigger in triggers if trigger.next is not None), default=None),
-        queue=_queue(look, rule),
+        queue=_queue(look, seen),
         waiting=seen.waiting,
         last_run=seen.last_exit,
         counts=dict(context.firings(rule)),
@@ -214,8 +214,8 @@ def _next_of(cron: Cron, now: Instant) -> float | None:
     return None if coming is None else coming.timestamp()
 
 
-def _queue(look: Look, rule: str) -> tuple[FiringView, ...]:
-    live = {run.run for run in look.unit(rule).live}
+def _queue(look: Look, rule: UnitView) -> tuple[FiringView, ...]:
+    live = {run.run for run in rule.live}
     return tuple(
         FiringView(
             id=firing.id,
@@ -227,7 +227,7 @@ def _queue(look: Look, rule: str) -> tuple[FiringView, ...]:
             running=firing.run in live,
             by_person=firing.by_person,
         )
-        for firing in look.queue(rule)
+        for firing in look.queue(rule.name)
     )
 
 

@@ -124,6 +124,7 @@ class Look:
         self.rules = {rule.name: rule for rule in rules}
         """Those that the settings name."""
         self._named = (*units, *self.rules)
+        self._kinds: dict[str, str] = {}
         self._firings: Mapping[str, list[Firing]] | None = None
         self._gone = gone or (lambda _: False)
 
@@ -136,9 +137,11 @@ class Look:
 
     def kind(self, unit: str) -> str:
         """`rule`; `session`, `graph` or `call`, if it is a piece of work; `unit`, if it is neither."""
-        if unit in self.rules or self.labels(unit).get(RUNTIME) == RULE:
+        if unit in self.rules:
             return RULE
-        return self.work(unit) or UNIT
+        if unit not in self._kinds:
+            self._kinds[unit] = RULE if self.labels(unit).get(RUNTIME) == RULE else self.work(unit) or UNIT
+        return self._kinds[unit]
 
     def work(self, unit: str) -> str:
         """Which kind of work it is; nothing if it is none."""

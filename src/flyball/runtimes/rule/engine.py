@@ -254,18 +254,20 @@ class Engine:
             return Fate.JOINED, twin.id
         if not self.queue.has_room(rule, len(data)):
             return await self._drop(firing, Fate.FULL, spark), ""
-        self.queue.take_room(len(data))
+        self.queue.take_room(rule.name, len(data))
         fired = Fired(unit=rule.name, id=id_, trigger=spark.trigger, depth=spark.depth)
         try:
             decision = await submit(self.governor, fired, {**spark.rows, firing.key: data})
         except BaseException:
-            self.queue.give_room_back(len(data))
+            self.queue.give_room_back(rule.name, len(data))
             raise
         self._full.discard(rule.name)
         self.queue.put(firing, len(data))
         self._say(rule.name, fired, decision)
-        if rule.name in self.posts:
-            self.posts[rule.name].wake(firing)
+        if rule.name not in self.posts:  # it was removed meanwhile
+            await self._forget(firing, REMOVED)
+            return Fate.UNKNOWN, ""
+        self.posts[rule.name].wake(firing)
         return Fate.QUEUED, id_
 
     async def _drop(self, firing: Firing, why: Fate, spark: Spark) -> Fate:
@@ -283,9 +285,15 @@ class Engine:
         return why
 
     async def _forget(self, firing: Firing, why: str) -> None:
-        """It waited, and is not to be run any more."""
+        """It waited, and is not to be run any more. Until that is on disk nobody takes it, and nothing joins it."""
+        if not self.queue.claim(firing):
+            return
         fired = Fired(unit=firing.rule, id=firing.id, trigger=firing.trigger, depth=firing.depth, dropped=why)
-        decision = await submit(self.governor, fired, {firing.key: None})
+        try:
+            decision = await submit(self.governor, fired, {firing.key: None})
+        except BaseException:
+            self.queue.leave(firing)
+            raise
         self.queue.drop(firing)
         log.warning("%s was fired by %s, which is dropped: %s", firing.rule, firing.trigger, why)
         self._say(firing.rule, fired, decision)
@@ -403,6 +411,7 @@ class Engine:
             approve=approve,
             until=until,
             heard=lambda event, decision: self._say(rule.name, event, decision),
+            troubled=lambda error: self.troubled(rule.name, error),
             condition=condition,
         )
 

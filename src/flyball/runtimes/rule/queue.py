@@ -4,6 +4,7 @@ The store is the truth: what is here is what was written there, so that nobody h
 something in takes room for it first, and makes it known when it is on disk.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -33,6 +34,8 @@ class Queue:
         self._by_rule: dict[str, dict[str, Firing]] = {}
         self._sizes: dict[str, int] = {}
         self._taken: set[str] = set()
+        self._counts: Counter[str] = Counter()
+        """Of each rule, how many there are: also those that are being written down."""
         self._count = 0
         self._bytes = 0
 
@@ -52,22 +55,26 @@ class Queue:
                 continue
             firings.append((firing, len(data)))
         for firing, size in sorted(firings, key=lambda found: (found[0].at, found[0].id)):
-            self.take_room(size)
+            self.take_room(firing.rule, size)
             self.put(firing, size)
         return damaged
 
     def has_room(self, rule: Rule, size: int) -> bool:
         """Whether one more fits."""
         fits = self._count < self.most and self._bytes + size <= BYTES_MAX
-        return fits and len(self._by_rule.get(rule.name, ())) < rule.queue_max
+        return fits and self._counts[rule.name] < rule.queue_max
 
-    def take_room(self, size: int) -> None:
+    def take_room(self, rule: str, size: int) -> None:
         """One more is being written down."""
+        self._counts[rule] += 1
         self._count += 1
         self._bytes += size
 
-    def give_room_back(self, size: int) -> None:
+    def give_room_back(self, rule: str, size: int) -> None:
         """It is not there after all."""
+        self._counts[rule] -= 1
+        if not self._counts[rule]:
+            del self._counts[rule]
         self._count -= 1
         self._bytes -= size
 
@@ -86,7 +93,7 @@ class Queue:
         """It is over."""
         firings = self._by_rule.get(firing.rule, {})
         if firings.pop(firing.id, None) is not None:
-            self.give_room_back(self._sizes.pop(firing.id))
+            self.give_room_back(firing.rule, self._sizes.pop(firing.id))
             if not firings:
                 del self._by_rule[firing.rule]
         self._taken.discard(firing.id)
@@ -99,6 +106,13 @@ class Queue:
         firing = next((firing for firing in free if firing.by_person), free[0])
         self._taken.add(firing.id)
         return firing
+
+    def claim(self, firing: Firing) -> bool:
+        """Take that one; False if somebody has it, or it is over."""
+        if firing.id in self._taken or firing.id not in self._sizes:
+            return False
+        self._taken.add(firing.id)
+        return True
 
     def leave(self, firing: Firing) -> None:
         """It waits again."""

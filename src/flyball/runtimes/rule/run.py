@@ -20,9 +20,10 @@ from flyball.core.decision import Decision, Verb
 from flyball.core.event import Cause, Event, Step, Stepped, Work
 from flyball.core.failure import FINGERPRINT_VERSION, call_fingerprint, fingerprint, result_fingerprint
 from flyball.core.time import Instant, Span, later, seconds
-from flyball.governor import Governor
+from flyball.errors import StoreError
+from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.runtimes.bridge import submit
-from flyball.runtimes.driver import OVERDUE, Ending
+from flyball.runtimes.driver import OVERDUE, TROUBLE_WAIT, Ending
 from flyball.runtimes.refusal import Refused
 from flyball.runtimes.rule.deed import TIMED_OUT, ActionFailed, Doing, Scene
 
@@ -30,6 +31,9 @@ log = logging.getLogger(__name__)
 
 NOT_APPROVED: Final = "not_approved"
 """How a run ends that a person did not allow to go on."""
+SPARE: Final = 10.0
+"""Seconds beyond an action's time until it is cancelled from here. It ends what it started by itself when its time is
+over, in a grace, and can say where that was."""
 RESULT_SHOWN_MAX: Final = 4_096
 """Characters of a result that its fingerprint is made of."""
 
@@ -41,6 +45,8 @@ Doings = Callable[[type], Doing]
 """How each kind of deed is done."""
 Until = Callable[[Instant], Awaitable[None]]
 """Waits for an instant."""
+Troubled = Callable[[StoreError | None], None]
+"""Told when the store cannot be written, and, by None, when it can be again."""
 
 
 class Told(Exception):
@@ -69,6 +75,7 @@ class RuleRun:
     approve: Asking
     until: Until
     heard: Heard
+    troubled: Troubled
     condition: Exception | None = None
     """Why its condition could not be judged: then this is how it ends."""
     _results: dict[str, Any] = field(default_factory=dict)
@@ -169,7 +176,7 @@ class RuleRun:
         result: Mapping[str, Any] = {}
         failed: ActionFailed | None = None
         try:
-            async with asyncio.timeout(seconds(action.timeout)) as limit:
+            async with asyncio.timeout(seconds(action.timeout) + SPARE) as limit:
                 result = await self.doings(type(deed))(scene, filled, seconds(action.timeout))
         except TimeoutError:
             if not limit.expired():
@@ -186,7 +193,7 @@ class RuleRun:
         )
         rows = dict(scene.rows) if failed is None else {}
         stepped = Stepped(unit=scene.rule.name, run=scene.run, labels=self.labels, done=(work,))
-        await submit(self.governor, stepped, rows)
+        await self._submit(stepped, rows)
         if failed is not None:
             raise failed
         for kept in scene.kept:
@@ -199,13 +206,31 @@ class RuleRun:
         scene = self.scene
         step = Step(unit=scene.rule.name, run=scene.run, labels=self.labels, pattern=pattern, call=call)
         while True:
-            decision = await submit(self.governor, step)
+            decision = await self._submit(step)
             if decision.proceeds:
                 return
             self.heard(step, decision)
             if decision.verb is not Verb.WAIT:
                 raise Told(decision)
             await self.until(decision.until)
+
+    async def _submit(self, event: Event, rows: Rows = NO_ROWS) -> Decision:
+        """Put it to the governor until the store could write it down: what was not is not done, and what was done is
+        not forgotten. A full disk is no failure of the rule."""
+        in_trouble = False
+        while True:
+            try:
+                decision = await submit(self.governor, event, rows)
+            except StoreError as error:
+                if not error.passes:
+                    raise
+                in_trouble = True
+                self.troubled(error)
+            else:
+                if in_trouble:
+                    self.troubled(None)
+                return decision
+            await self.until(later(self.governor.clock.now(), TROUBLE_WAIT))
 
     async def _undo(self) -> None:
         """Take back what was done, the last action first. What cannot be taken back is said, and the rest still is."""

@@ -1,8 +1,6 @@
 """The daemon's side of workers: one process for the calls and the browser of one run, begun when it is first needed,
 ended when the run is over. What it is asked takes too long, or is not wanted any more: then it is ended as well, with
 all that it started, and the next attempt has a new one.
-
-It has a mark of its own: what it started is not taken for what a command of the same run left behind.
 """
 
 import asyncio
@@ -20,7 +18,7 @@ from flyball.config.units import Unit
 from flyball.core.event import Cause
 from flyball.runtimes.lifeline import Lifeline, tied
 from flyball.runtimes.process.spawn import STARVED
-from flyball.runtimes.rule import wire
+from flyball.runtimes.rule import marks, wire
 from flyball.runtimes.rule.actions.within import timed_out
 from flyball.runtimes.rule.child import Child
 from flyball.runtimes.rule.deed import GRACE, ActionFailed, Scene
@@ -29,11 +27,6 @@ MODULE: Final = "flyball.runtimes.rule.worker"
 CHUNK: Final = 65_536
 LAST_MAX: Final = 1.0
 """Seconds between the end of what a worker says and its own. Longer only if something keeps it that is to be ended."""
-
-
-def mark(run: str) -> str:
-    """The run that the processes of a run's worker say they are of."""
-    return f"{run}.worker"
 
 
 async def ask(scene: Scene, verb: str, what: Mapping[str, Any], seconds: float) -> Any:
@@ -67,7 +60,7 @@ class Worker:
             text = f"there is no room for a process: {error.strerror}"
             raise ActionFailed("CannotStart", text, errno=error.errno, starved=error.errno in STARVED) from None
         with theirs:
-            child = await Child.begin(scene, _unit(scene), mark(scene.run), stdin=theirs.fileno())
+            child = await Child.begin(scene, _unit(scene), marks.of_worker(scene.run), stdin=theirs.fileno())
         worker = cls(child, ours, line)
         # Nothing was waited for since it was begun: there is no moment in which nobody would end it.
         scene.ends.append(worker.end)

@@ -42,6 +42,21 @@ class Others:
         self.told.append((verb, unit, by.id))
 
 
+class Guard:
+    """Who ends what is left when the daemon is killed."""
+
+    def __init__(self) -> None:
+        self.noted: list[int] = []
+        self.known: set[int] = set()
+
+    def note(self, group: int) -> None:
+        self.noted.append(group)
+        self.known.add(group)
+
+    def forget(self, group: int) -> None:
+        self.known.discard(group)
+
+
 class Stage:
     """One rule; its actions are done one by one."""
 

@@ -1,23 +1,24 @@
 """Calls of rules: real functions, in a real process."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from flyball.config.rules import Call, Run
 from flyball.core import event, failure
-from flyball.runtimes.process import kernel
-from flyball.runtimes.rule import wire
+from flyball.runtimes.process import kernel, strays
+from flyball.runtimes.rule import marks, wire
 from flyball.runtimes.rule.deed import TIMED_OUT, ActionFailed
-from flyball.runtimes.rule.workers import mark as mark_of_worker
 from tests.runtimes.process.stage import is_alive, until
-from tests.runtimes.rule.actions.stage import Stage, do, done, failed, mark, over, run
+from tests.runtimes.rule.actions.stage import Guard, Stage, do, done, failed, mark, over, run
 
 MODULE = """
 import asyncio, ctypes, os, pathlib, signal, subprocess, sys, time
@@ -138,8 +139,14 @@ def thing():
 def much(size):
     return "x" * size
 
-def where():
-    return [os.getcwd(), sys.path[0], os.environ["FLYBALL_RUN"], os.environ["FLYBALL_FIRING"], sys.stdin.read()]
+def leaves_one(folder):
+    subprocess.run(["setsid", "-f", "sleep", "60"])
+    hangs(folder)
+
+def where(word):
+    seen = pathlib.Path("/proc/self/cmdline").read_text() + repr(dict(os.environ))
+    told = [os.environ["FLYBALL_RUN"], os.environ["FLYBALL_FIRING"], sys.stdin.read(), word in seen]
+    return [os.getcwd(), sys.path[0], *told]
 """
 
 
@@ -183,11 +190,19 @@ def test_prints_into_the_log(stage: Stage, module: str) -> None:
 
 
 def test_where_it_is(stage: Stage, module: str) -> None:
-    """Its folder is that of the rule's file, first on the path as well; it knows its firing, and has no input."""
+    """Its folder is that of the rule's file, first on the path as well; it knows its firing, and has no input. What it
+    is given cannot be seen in the list of processes."""
     scene = stage.scene()
-    place, first, run_name, firing, given = done(scene, call(stage, f"{module}:where"))["result"]
+    place, first, *told = done(scene, call(stage, f"{module}:where", word="hunter2hunter2"))["result"]
     assert place == first == str(stage.folder)
-    assert (run_name, firing, given) == (mark_of_worker(scene.run), scene.firing.id, "")
+    assert told == [marks.of_worker(scene.run), scene.firing.id, "", False]
+
+
+def test_guardian_knows(stage: Stage, module: str) -> None:
+    """The guardian is told of the worker, and told again when it is gone."""
+    guard: Any = Guard()
+    done(stage.scene(guard=guard), call(stage, f"{module}:count"))
+    assert (len(guard.noted), guard.known) == (1, set())
 
 
 def test_one_worker_for_a_run(stage: Stage, module: str) -> None:
@@ -393,17 +408,25 @@ def _command(pid: int) -> bytes:
 @pytest.mark.parametrize("name", ["hangs", "hangs_in_c"])
 def test_dies_with_the_daemon(stage: Stage, module: str, name: str) -> None:
     """When the daemon is killed the worker dies, whatever it is doing."""
+    with _daemon(stage, f"{module}:{name}"):
+        assert stage.processes()
+    run(until(lambda: stage.processes() == []))
+
+
+@contextlib.contextmanager
+def _daemon(stage: Stage, place: str) -> Iterator[None]:
+    """Another process that calls that; as soon as the function is at work. It is killed in the end."""
     text = f"""
-        import asyncio, sys
+        import asyncio
         from pathlib import Path
         from flyball.config.rules import Call
         from tests.runtimes.rule.actions.stage import Stage, do
 
         async def play():
-            stage = Stage(Path({str(stage.folder)!r}))
-            stage.name = {stage.name!r}
             folder = {str(stage.folder)!r}
-            deed = Call(function="{module}:{name}", arguments=dict(folder=folder), path=folder)
+            stage = Stage(Path(folder))
+            stage.name = {stage.name!r}
+            deed = Call(function={place!r}, arguments=dict(folder=folder), path=folder)
             await do(stage.scene(), deed, 60.0)
 
         asyncio.run(play())
@@ -411,11 +434,20 @@ def test_dies_with_the_daemon(stage: Stage, module: str, name: str) -> None:
     daemon = subprocess.Popen([sys.executable, "-c", textwrap.dedent(text)], start_new_session=True)
     try:
         run(until((stage.folder / "up").exists))
-        assert stage.processes()
+        yield
     finally:
         os.killpg(daemon.pid, signal.SIGKILL)
         daemon.wait()
-    run(until(lambda: stage.processes() == []))
+
+
+def test_what_is_left_when_all_were_killed(stage: Stage, module: str) -> None:
+    """What had left the worker's group, and outlived the daemon and its guardian, is found by its mark."""
+    scene = stage.scene()
+    with _daemon(stage, f"{module}:leaves_one"):
+        pass
+    run(until(lambda: [b"sleep" in _command(pid) for pid in stage.processes()] == [True]))
+    assert strays.end({(stage.name, scene.run)}, kernel.detect()) == 0
+    assert strays.end({(stage.name, marks.of_worker(scene.run))}, kernel.detect()) == 1
 
 
 def test_nobody_asks() -> None:

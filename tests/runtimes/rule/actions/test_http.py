@@ -145,6 +145,7 @@ def test_retry_after_a_date(stage: Stage) -> None:
         (zlib.compress(b"[]"), ("Content-Encoding: deflate",), "[]", []),
         (b"plain", ("Content-Encoding: gzip",), "plain", None),
     ],
+    ids=["latin-1", "nonsense", "no text", "deep", "number", "gzip", "deflate", "not packed"],
 )
 def test_bodies(stage: Stage, body: bytes, headers: tuple[str, ...], text: str, value: Any) -> None:
     """Whatever a server sends becomes text, and JSON where it is some."""

@@ -15,26 +15,11 @@ from flyball.runtimes.rule import child
 from flyball.runtimes.rule.actions.run import RESULT_MAX
 from flyball.runtimes.rule.deed import TIMED_OUT, Scene
 from tests.runtimes.process.stage import IGNORES_TERM, until
-from tests.runtimes.rule.actions.stage import Stage, do, done, failed, mark, over, run
+from tests.runtimes.rule.actions.stage import Guard, Stage, do, done, failed, mark, over, run
 
 
 def shell(script: str, **settings: Any) -> Run:
     return Run(command=("/bin/sh", "-c", script), **settings)
-
-
-class Guard:
-    """Who ends what is left when the daemon is killed."""
-
-    def __init__(self) -> None:
-        self.noted: list[int] = []
-        self.known: set[int] = set()
-
-    def note(self, group: int) -> None:
-        self.noted.append(group)
-        self.known.add(group)
-
-    def forget(self, group: int) -> None:
-        self.known.discard(group)
 
 
 def test_result(stage: Stage) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from flyball.config.rules import Action, Rule, Trigger, Wait
 from flyball.core.codec import decode_body
 from flyball.core.event import Fired
+from flyball.core.policy import AnyPolicy
 from flyball.core.time import Instant, Span
 from flyball.governor import Governor
 from flyball.runtimes.bridge import submit
@@ -32,10 +33,12 @@ class Killed(BaseException):
 class Belfry:
     """A bell. What rings is in the journal, with the source's rows, in one transaction."""
 
-    def __init__(self, store: Store | None = None, clock: FakeClock | None = None) -> None:
+    def __init__(
+        self, store: Store | None = None, clock: FakeClock | None = None, policies: Sequence[AnyPolicy] = ()
+    ) -> None:
         self.clock = clock or FakeClock()
         self.store = store if store is not None else MemoryStore()
-        self.governor = Governor((), self.store, self.clock)
+        self.governor = Governor(policies, self.store, self.clock)
         self.rang: list[Spark] = []
         self.before: Callable[[Spark], None] = lambda _: None
         self.after: Callable[[Spark], None] = lambda _: None

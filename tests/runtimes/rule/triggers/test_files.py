@@ -66,6 +66,7 @@ class House:
 
     async def settled(self) -> None:
         """Wait until all that there is to see was seen: a mark is set, and has rung."""
+        await watched(self)
         await marked(self)
 
 
@@ -320,6 +321,7 @@ def test_folder_that_comes_and_goes(tmp_path: Path) -> None:
         house = House(tmp_path, pattern="later/inbox/*.csv")
         folder = tmp_path / "later/inbox"
         async with house.up():
+            await listed(house)
             for count in range(3):
                 folder.mkdir(parents=True)
                 (folder / "a.csv").write_text("x")
@@ -483,7 +485,6 @@ def test_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytes
             await house.bell.until(4)
         (house.inbox / "meanwhile.csv").write_text("x")
         async with house.up():
-            await watched(house)
             await house.settled()
         assert [(spark.data["change"], spark.data["name"]) for spark in house.bell.rang] == [
             ("created", "new.csv"),

@@ -226,11 +226,12 @@ class Files:
         self._poked.set()
 
     def _failed(self, error: Exception) -> None:
-        """They are not watched any more: they are at the next look."""
+        """They are not watched any more. They are at the next look; what nobody told of meanwhile is listed now."""
         if not self._said and not _is_about_a_name(error):
             self._said = True
             log.warning("files cannot be watched, and are looked at every few seconds instead: %s", error)
         self._rewatches = True
+        self._up()
 
     def _told(self, changes: Sequence[Change]) -> None:
         now = self._clock.now()
