@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from flyball.runtimes.rule.browser import find_browser
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 SAYS = {"agents/fleet.py": "held for a person", "agents/circles.py": "going_in_circles", "calls.py": ""}
@@ -20,6 +22,8 @@ ENDLESS = "graphs/endless.py"
 
 RESUME_LOOP = "sessions/resume_loop.py"
 
+BAD_SELECTOR = "bad_selector"
+
 ELSEWHERE = {
     "agents/budget.py",
     "crash_loop.sh",
@@ -27,6 +31,7 @@ ELSEWHERE = {
     "sessions/worker.sh",
     ENDLESS,
     RESUME_LOOP,
+    *(f"{BAD_SELECTOR}/{name}.py" for name in ("__main__", "page")),
     *(f"deliberation/{name}.py" for name in ("__main__", "board", "model", "scripted")),
 }
 """Run where its law is tested; and by `make demo`."""
@@ -98,3 +103,36 @@ def test_resume_loop(tmp_path: Path) -> None:
     [session] = json.loads(shown.stdout)["sessions"]
     assert (session["status"], session["failure_reason"]) == ("failed", "max_resume_attempts_exceeded")
     assert session["resumes"] == {"used": 3, "max": 3}
+
+
+NO_BROWSER = pytest.mark.skipif(find_browser(os.environ) is None, reason="no Chromium here: apt-get install chromium")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("option", "error"),
+    [pytest.param("", "SelectorNotFound: ", marks=NO_BROWSER), ("--no-browser", "HttpStatus: ")],
+    ids=["browser", "no browser"],
+)
+def test_bad_selector(option: str, error: str, tmp_path: Path) -> None:
+    """S0-42, S0-46: a rule with a bad selector climbs the ladder, is quarantined, stays so over a kill -9, is cleared by
+    a change, and runs afresh: eight steps, each seen through the command line, and nothing is left of them."""
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, str(EXAMPLES / BAD_SELECTOR), *option.split()]
+    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    numbers = [line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert numbers == [*"12345678", "All"]
+    for seen in (error, "failure 5 of ", "is quarantined; 6 starts, as before", "cleared by change", "exited: done"):
+        assert seen in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_circle() -> None:
+    """Two rules that fire each other for ever are refused, and the circle is drawn."""
+    command = [sys.executable, "-m", "flyball", "check"]
+    done = subprocess.run(command, cwd=EXAMPLES / "circle", capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert "make-report -> send-report" in said
+    assert "send-report -> make-report" in said

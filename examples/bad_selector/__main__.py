@@ -5,7 +5,8 @@
 
 The first needs Chromium and `pip install 'flyball-governor[browser,rules]'`; the second sends an HTTP request to where
 nobody is any more, instead of clicking. Everything is real (a web page, a daemon, a kill -9), on this machine, in a
-folder that is removed, on a ladder whose longest wait is a second. The exit code is 0 only if all eight steps were seen.
+folder that is removed, on a ladder whose longest wait is a second. The exit code is 0 only if all eight steps were
+seen.
 """
 
 import argparse
@@ -132,7 +133,7 @@ class Walk:
         guardian = self._guardian()
         os.kill(supervisor, signal.SIGKILL)
         self._wait(lambda: not _is_there(guardian))
-        self._say(f"kill -9 {supervisor}: " + self._flyball("status").splitlines()[0])
+        self._say(f"kill -9 {supervisor}: it is gone, and its guardian {guardian} after it")
         self._flyball("up", "--detach")
         self._expect(self._guardian() != guardian, "it is the same daemon")
         self._say(f"up again: {self._guardian()}")

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from flyball.runtimes.refusal import CircuitOpen as CircuitOpen
     from flyball.runtimes.refusal import OutOfBudget as OutOfBudget
     from flyball.runtimes.refusal import Refused as Refused
+    from flyball.runtimes.refusal import SafetyError as SafetyError
     from flyball.runtimes.session.context import SessionContext as SessionContext
     from flyball.runtimes.session.work import Session as Session
     from flyball.runtimes.session.work import SessionFailed as SessionFailed
@@ -91,7 +92,7 @@ _HOMES = {
     "flyball.runtimes.money": ("Reservation", "SettledAlready"),
     "flyball.runtimes.prices": ("Prices", "UnknownPrice"),
     "flyball.runtimes.questions": ("NoAnswer",),
-    "flyball.runtimes.refusal": ("CircuitOpen", "OutOfBudget", "Refused"),
+    "flyball.runtimes.refusal": ("CircuitOpen", "OutOfBudget", "Refused", "SafetyError"),
     "flyball.runtimes.session.context": ("SessionContext",),
     "flyball.runtimes.session.work": ("Session", "SessionFailed", "SessionNotFound", "SessionPaused"),
     "flyball.store.checkpoints": (

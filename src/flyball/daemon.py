@@ -183,7 +183,7 @@ class Daemon:
                 return await self._trigger(request.args, uid)
             case "forget_firings":
                 rule = self._known_rule(request.args)
-                return {"rule": rule, "forgotten": await self._rulebook.forget(rule)}
+                return {"rule": rule, "forgotten": await self._rulebook.forget(rule, _name_of(uid))}
         return None
 
     def _poke(self, unit: str, verb: str) -> None:

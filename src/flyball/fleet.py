@@ -84,6 +84,8 @@ class Fleet:
         """Find out what lives and what was lost, have the governor judge that, then start the units."""
         for unit in self.plan.units:
             self._put(unit)
+        for rule in self.plan.rules:  # what was lost of theirs is judged by their own safeguards, too
+            self.governor.panel.put(rule.name, self.plan.own[rule.name])
         records = list(kept.read(self._kept))
         lost = await self._adopt(records)
         await asyncio.to_thread(self._end_strays, {(record.unit, record.run) for record in records})

@@ -66,8 +66,6 @@ class Rulebook:
     async def begin(self) -> None:
         """Begin with the rules of the fleet's plan, after the fleet has: what was lost is judged by then."""
         plan = self._fleet.plan
-        for rule in plan.rules:
-            self._governor.panel.put(rule.name, plan.own[rule.name])
         await self._fleet.revise(plan.rules)
         limits = plan.limits
         await self._engine.begin(
@@ -96,17 +94,17 @@ class Rulebook:
         given = {"kind": "command", "by": by, "data": data}
         return await self._engine.fire(Spark(rule=rule, trigger="command", data=given, by_person=True))
 
-    async def forget(self, rule: str) -> int:
-        """Forget what waits for a rule; how many."""
-        return await self._engine.forget(rule)
+    async def forget(self, rule: str, by: str) -> int:
+        """A person forgets what waits for a rule; how many."""
+        return await self._engine.forget(rule, by)
 
     def counts(self, rule: str) -> Mapping[str, int]:
         """What became of what fired it, since the daemon began."""
         counts = Counter(self._engine.counts.get(rule, {}))
-        for trigger in self._engine.rules[rule].triggers if rule in self._engine.rules else ():
-            if isinstance(trigger, Webhook) and self._webhooks is not None:
-                refused: Mapping[str, int] = self._webhooks.counts.get(trigger.hook, {})
-                counts.update({f"refused: {code}": number for code, number in refused.items()})
+        triggers = self._engine.rules[rule].triggers if rule in self._engine.rules else ()
+        for hook in {trigger.hook for trigger in triggers if isinstance(trigger, Webhook)}:
+            refused: Mapping[str, int] = self._webhooks.counts.get(hook, {}) if self._webhooks is not None else {}
+            counts.update({f"refused: {code}": number for code, number in refused.items()})
         return counts
 
     def _making(self) -> Mapping[type, Making]:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flyball.config import expressions
-from flyball.config.condition_cost import NESTED_MAX, WEIGHT_MAX, WORK_MAX, weight_max
+from flyball.config.condition_cost import NESTED_MAX, WEIGHT_MAX, weight_max
 from flyball.config.condition_tree import DEPTH_MAX, EACH_MAX, NESTING_MAX, SOURCE_MAX, TOKENS_MAX, tree_of
 from flyball.config.expressions import ConditionError, check, compiled
 from flyball.config.rule_names import ROOTS, TRIGGERS, kinds_of
@@ -32,14 +32,18 @@ NAMES: dict[str, Any] = {
     "values": {"last": 1.5, "list": [1, 2]},
     "time": {
         "now": datetime(2024, 5, 6, 9, 30, tzinfo=UTC),
-        **{"hour": 9, "minute": 30, "weekday": "mon", "date": "2024-05-06", "unix": 1714987800.0},
+        "hour": 9,
+        "minute": 30,
+        "weekday": "mon",
+        "date": "2024-05-06",
+        "unix": 1714987800.0,
     },
 }
 EXAMPLE = 'trigger.kind == "webhook" && trigger.body.amount > 10 && units["shop"].state == "healthy" && time.hour >= 8'
 
 
 def said(source: str, *triggers: Trigger) -> list[tuple[str, int]]:
-    return [tuple(problem) for problem in check(source, triggers or (HOOK,))]
+    return [(text, column) for text, column in check(source, triggers or (HOOK,))]
 
 
 RIGHT = {
@@ -87,7 +91,7 @@ WRONG = {
     "rule.name == 'x": ("a text is not closed", 14),
     "values.if && if": ("'if' is a reserved word", 14),
     "values.a ? values.b ? true : false : true": ("expected `:`, found `?`", 21),
-    "[1].all(x.y, true)": ("the first argument of all() is what each entry is called: a simple name", 10),
+    "[1].all(x.y, true)": ("the first argument of all() is what each entry is called: a simple name", 11),
     "[1].all(true)": ("all() takes the name of each entry and an expression", 5),
     "has(values)": ("has() takes a field, such as has(trigger.body.amount)", 1),
     "true &&\n  time.hour > §": ("'§' does not belong into a condition", 23),
@@ -141,8 +145,8 @@ WRONG = {
     ),
     "startsWith(rule.name, 'a')": ("startsWith is called so: (string).startsWith(string)", 1),
     "rule.name.matches('(')": ("no regular expression: unclosed group", 19),
-    "time.now > timestamp('today')": ("no timestamp: input contains invalid characters", 22),
-    "9223372036854775808 > 1": ("1:1: invalid int literal", 1),
+    "time.now > timestamp('today')": ("no timestamp: premature end of input", 22),
+    "true &&\n 9223372036854775808 > 1": ("invalid int literal", 10),
 }
 
 
@@ -190,9 +194,9 @@ def test_objects_are_no_data() -> None:
     """Not even an object among the data can be looked into."""
 
     class Thing:
-        secret = "x"
+        inside = "x"
 
-    for source in ("values.thing.secret == 'x'", "values.thing == 1"):
+    for source in ("values.thing.inside == 'x'", "values.thing == 1"):
         with pytest.raises(ConditionError):
             compiled(source).holds({"values": {"thing": Thing()}})
 
@@ -214,10 +218,11 @@ def test_fields_of_triggers(trigger: Trigger, kind: str, field: str) -> None:
     assert kinds_of([trigger]) == tuple(sorted({"command", "rule", kind}))
     assert said(f"trigger.{field} == trigger.{field}", trigger) == []
     assert said("trigger.data.x == 1 || trigger.by == 'me' || trigger.rule == 'a'", trigger) == []
-    without = TIMER if kind != "every" and kind != "startup" else HOOK
+    without = TIMER if kind not in ("every", "startup") else HOOK
     if field != "data":
         (problem,) = said(f"has(trigger.{field})", without)
-        assert problem[0].startswith(f"trigger.{field} is only there with") and kind in problem[0]
+        assert problem[0].startswith(f"trigger.{field} is only there with")
+        assert kind in problem[0]
 
 
 @pytest.mark.parametrize("kind", TRIGGERS)
@@ -277,9 +282,9 @@ def test_functions_are_those_of_cel() -> None:
 
     right = {"int": "'5'", "uint": "'5'", "double": "'1.5'", "timestamp": "'2020-01-01T00:00:00Z'", "duration": "'1h'"}
     for name, function in FUNCTIONS.items():
-        for one, other in itertools.product(SAMPLES, SAMPLES) if len(function.takes) > 1 else zip(SAMPLES, SAMPLES):
+        for one, other in itertools.product(SAMPLES, SAMPLES if len(function.takes) > 1 else [""]):
             first = right.get(name, SAMPLES[one]) if one == "string" else SAMPLES[one]
-            second = SAMPLES[other] if len(function.takes) > 1 else ""
+            second = SAMPLES.get(other, "")
             for form in (f"({first}).{name}({second})", f"{name}({first}{', ' if second else ''}{second})"):
                 reported = said(f"dyn({form}) == 1")
                 assert bool(reported) is not evaluates(form), (form, reported)
@@ -297,6 +302,7 @@ ERRORS = {
     "trigger.body.none > 1": "its values do not go together: trigger.body.none is null",
     "trigger.body.amount": "it should be true or false, and is an int",
     "values.list[5] == 1": "index out of bounds: 5",
+    "size(trigger.body.amount) == 1": "size() cannot take this: trigger.body.amount is an int",
     "int(trigger.body.name) == 1": "Function 'int' error: string parse error: invalid digit found in string",
     "1 / (trigger.body.amount - 20) > 1": "division by zero in CEL expression",
 }
@@ -329,7 +335,7 @@ DATA = {
     "null": (None, "values.x == null", True),
     "half a letter": ("\ud800", "values.x == 'a'", None),
     "a null byte": ("a\0b", "values.x == 'a\\x00b'", True),
-    "deep": (nested(NESTED_MAX - 2), "size(values.x) == 1", True),
+    "deep": (nested(NESTED_MAX - 3), "size(values.x) == 1", True),
     "too deep": (nested(NESTED_MAX), "size(values.x) == 1", None),
     "far too deep": (nested(100_000), "size(values.x) == 1", None),
     "too many": ([0] * (WEIGHT_MAX + 1), "size(values.x) == 1", None),
@@ -393,7 +399,7 @@ def test_within_limits() -> None:
     sources = [
         "(" * (NESTING_MAX - 1) + "true" + ")" * (NESTING_MAX - 1),
         " + ".join("1" * (DEPTH_MAX - 2)) + " > 1",
-        " || ".join(["false"] * (TOKENS_MAX // 2 - 2) + ["true"]),
+        "||".join(["false"] * (TOKENS_MAX // 2 - 2) + ["true"]),
         "!" * (DEPTH_MAX - 2) + "true",
     ]
     code = (
@@ -466,7 +472,6 @@ def test_bombs_are_refused() -> None:
     for bomb in (source, f"size({doubled}) > 0"):
         assert said(bomb) == [("this goes over too many entries, even without data", 1)]
     assert said(f"{ten}.all(a, {ten}.all(b, a + b > 0))") == []
-    assert WORK_MAX > 0
 
 
 def test_alike() -> None:
@@ -506,24 +511,11 @@ def test_compiled_once() -> None:
 # Whatever is written.
 
 WORDS = st.sampled_from(
-    [*ROOTS, "trigger", *"abx", *"()[]{},.?:!-+*/%<>", "&&", "||", "==", "!=", "in", "true", "null", "1", "2.5", "3u"]
-    + [
-        "'a'",
-        '"b"',
-        "r'\\d'",
-        "b'x'",
-        "has(",
-        "size(",
-        ".all(x, ",
-        ".map(",
-        ".body",
-        ".hour",
-        ".name",
-        "//",
-        "\n",
-        "'''",
+    [
+        *(*ROOTS, "trigger", *"abx", *"()[]{},.?:!-+*/%<>", "&&", "||", "==", "!=", "in", "true", "null", "1", "2.5"),
+        *("3u", "'a'", '"b"', "r'\\d'", "b'x'", "has(", "size(", ".all(x, ", ".map(", ".body", ".hour", ".name"),
+        *("//", "\n", "'''", "__class__", "if", "\\", "é", "\0"),
     ]
-    + ["__class__", "if", "\\", "é", "\0"]
 )
 TEXTS = st.one_of(
     st.text(max_size=60), st.lists(WORDS, max_size=15).map(" ".join), st.lists(WORDS, max_size=15).map("".join)
@@ -536,7 +528,8 @@ def test_check_bears_everything(source: str) -> None:
     """Any text has problems, each within it, or is compiled by the package."""
     problems = said(source)
     for text, column in problems:
-        assert text and 1 <= column <= len(source) + 1
+        assert text
+        assert 1 <= column <= len(source) + 1
     if not problems:
         compiled(source)
 
@@ -552,17 +545,11 @@ def test_reads_as_cel_does(source: str) -> None:
 
 
 PATHS = st.sampled_from(
-    ["trigger.kind", "trigger.body", "trigger.body.amount", "trigger.body.items", "rule.name", "rule.priority"]
-    + [
-        "firing.attempt",
-        'units["shop"].state',
-        "units.shop.failures",
-        "units",
-        "values.last",
-        "values.list",
-        "time.hour",
+    [
+        *("trigger.kind", "trigger.body", "trigger.body.amount", "trigger.body.items", "rule.name", "rule.priority"),
+        *("firing.attempt", 'units["shop"].state', "units.shop.failures", "units", "values.last", "values.list"),
+        *("time.hour", "time.now", "time.unix", "1", "2.5", "'mon'", "true", "null", "[1, 2]", "{'a': 1}", "x"),
     ]
-    + ["time.now", "time.unix", "1", "2.5", "'mon'", "true", "null", "[1, 2]", "{'a': 1}", "x"]
 )
 CONDITIONS = st.recursive(
     PATHS,
@@ -582,18 +569,36 @@ CONDITIONS = st.recursive(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(CONDITIONS)
 def test_what_passes_has_no_unknown_name(source: str) -> None:
-    """What check passes is evaluated, or its data is wrong: no name and no function of it is unknown. What is reported
-    as wrong kinds never holds."""
-    if len(source) > SOURCE_MAX:
+    """What check passes is evaluated, or its data is wrong: no name and no function of it is unknown."""
+    if said(source):
         return
-    if problems := said(source):
-        if not any("never" in text or "name" in text for text, _ in problems):
-            return
-        return
+    try:
+        cel.compile(source).execute(NAMES)
+    except RuntimeError as error:
+        unknown = str(error).partition("function: '")[2].partition("'")[0]
+        assert unknown in ("", "size", "string"), source  # these are known: what they are given is wrong
+    except (TypeError, LookupError, ArithmeticError):
+        pass
     try:
         compiled(source).holds(NAMES)
     except ConditionError as error:
-        assert "Undefined variable" not in str(error) or "size" in source or "string" in source
+        text = str(error)
+    else:
+        text = ""
+    assert "Undefined" not in text
+
+
+@settings(max_examples=500, deadline=None)
+@given(CONDITIONS.filter(lambda source: not any(sign in source for sign in ("&&", "||", "?"))))
+def test_what_may_be_right_is_not_reported(source: str) -> None:
+    """What CEL evaluates to true or false, with nothing left out, has no wrong kinds: it may only never be true."""
+    try:
+        answer = cel.compile(source).execute({**NAMES, "x": 1})
+    except (RuntimeError, TypeError, LookupError, ArithmeticError):
+        return
+    if isinstance(answer, bool):
+        for text, _ in said(source):
+            assert "never" in text or "unknown name 'x'" in text or "a list and a map" in text

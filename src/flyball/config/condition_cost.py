@@ -52,6 +52,9 @@ def weight_of(data: Any) -> int:
     weight = 0
     level = [data]
     for _ in range(NESTED_MAX):
+        weight += len(level)
+        if weight > WEIGHT_MAX:
+            raise TooMuch(f"more than {WEIGHT_MAX} values")
         below: list[Any] = []
         for value in level:
             kind = type(value)
@@ -65,9 +68,6 @@ def weight_of(data: Any) -> int:
                 raise TooMuch("a whole number is beyond 64 bits; send it as a text")
             elif isinstance(value, Mapping):
                 below.extend(value.values())
-        weight += len(level)
-        if weight > WEIGHT_MAX:
-            raise TooMuch(f"more than {WEIGHT_MAX} values")
         if not below:
             return weight
         level = below

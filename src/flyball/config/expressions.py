@@ -21,6 +21,9 @@ COMPILED_MAX: Final = 20_000
 SAID_MAX: Final = 200
 """Characters of what the package says of an error."""
 
+_PLACE: Final = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
+"""How the package says where something is wrong: line and column."""
+_NO_SUCH: Final = re.compile(r"Undefined variable or function: '(\w+)'")
 _NUMBER: Final = re.compile(r"(?<![\w.])[0-9]{1,18}(?![\w.])")
 _TEXT: Final = re.compile(r"""("[^"]*"|'[^']*')""")
 _HARD: Final = re.compile(r"""\\|//|\"{3}|'{3}""")
@@ -74,19 +77,22 @@ class Condition:
         if isinstance(error, KeyError):
             return f"{lacking[0] if lacking else 'something'} has no {error}"
         if isinstance(error, TypeError):
-            kinds = "; ".join(f"{path} is {_called(value)}" for path, value in _leaves(given, self.needs))
-            return f"its values do not go together: {kinds or error}"[:SAID_MAX]
+            return f"its values do not go together: {self._kinds(given) or error}"[:SAID_MAX]
+        if found := _NO_SUCH.match(str(error)):  # all names are known: it is called with what it does not take
+            return f"{found[1]}() cannot take this: {self._kinds(given)}"[:SAID_MAX]
         return str(error).partition(". ")[0][:SAID_MAX]
+
+    def _kinds(self, given: Mapping[str, Any]) -> str:
+        return "; ".join(f"{path} is {_called(value)}" for path, value in _leaves(given, self.needs))
 
 
 @functools.lru_cache(maxsize=COMPILED_MAX)
 def compiled(source: str) -> Condition:
     """A condition, ready to be evaluated. ConditionError if it is none."""
     try:
-        tree = _tree(source)
+        return _condition(source)
     except Broken as broken:
         raise ConditionError(f"{broken} (column {broken.problem.column})") from None
-    return Condition(source, tree, _program(source))
 
 
 def check(source: str, triggers: Sequence[Trigger]) -> list[Problem]:
@@ -114,7 +120,9 @@ def _checked(source: str, kinds: tuple[str, ...]) -> tuple[Problem, ...]:
     if found.problems:
         return tuple(found.problems)
     try:
-        compiled(source)
+        _condition(source)
+    except Broken as broken:
+        return (broken.problem,)
     except ConditionError as error:
         return (Problem(f"{error}", 1),)
     said = [(sample, _fault(sample.source)) for sample in found.samples]
@@ -126,12 +134,17 @@ def _tree(source: str) -> Node:
     return tree_of(source)
 
 
-def _program(source: str) -> Any:
+def _condition(source: str) -> Condition:
+    tree = _tree(source)
     try:
-        return _cel().compile(source)
+        program = _cel().compile(source)
     except (ValueError, UnicodeError) as error:
-        said = str(error).partition("ERROR: <input>:")[2].partition("\n")[0] or str(error)
-        raise ConditionError(said[:SAID_MAX]) from None
+        found = _PLACE.search(str(error))
+        if found is None:
+            raise Broken(str(error)[:SAID_MAX], 0) from None
+        lines = source.split("\n")[: int(found[1]) - 1]
+        raise Broken(found[3][:SAID_MAX], sum(len(line) + 1 for line in lines) + int(found[2]) - 1) from None
+    return Condition(source, tree, program)
 
 
 def _fault(source: str) -> str:

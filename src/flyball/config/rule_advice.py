@@ -8,7 +8,7 @@ from functools import lru_cache, partial
 from typing import Final
 
 from flyball.config.rule_fit import circles, pattern_of
-from flyball.config.rules import Attempts, OnError, Rule, UnitEvent
+from flyball.config.rules import QUEUE_MAX, Attempts, OnError, Rule, UnitEvent
 from flyball.config.section import Fault
 from flyball.config.settings import Settings
 from flyball.core.time import MINUTE, Span, format_span, span
@@ -77,7 +77,7 @@ def _loop_is_out_of_reach(settings: Settings, starts: int, window: Span, steps: 
 
 def _queue(settings: Settings, rule: Rule) -> Iterator[Fault]:
     most = settings.rule.max_queued
-    if rule.queue_max > most:
+    if rule.queue_max > most and rule.queue_max != QUEUE_MAX:
         text = f"{rule.queue_max} are never reached: of all rules together {most} wait (rule.max_queued)"
         yield Fault(("rules", rule.name, "limits", "queue"), text)
 

@@ -176,7 +176,7 @@ def _pause(given: object) -> object:
 
 
 @functools.lru_cache(maxsize=1_000)
-def _cron_fault(expression: str) -> str:
+def cron_fault(expression: str) -> str:
     """What is wrong with it. Most rules have one of a few."""
     try:
         from cronsim import CronSim, CronSimError  # noqa: PLC0415 - an extra
@@ -300,7 +300,7 @@ class TriggerSection(Section):
             raise contradiction("every", f"should be at least {format_span(EVERY_MIN)}")
 
     def _cron_can_be(self) -> None:
-        if fault := _cron_fault(self.cron):
+        if fault := cron_fault(self.cron):
             raise contradiction("cron", fault)
         if fault := _zone_fault(self.timezone):
             raise contradiction("timezone", fault)
@@ -581,7 +581,7 @@ class DeedSection(Section, populate_by_name=False):
             if of != kind and attribute in self.model_fields_set:
                 raise contradiction(key, f"goes with {of}, not with {kind}")
         if not getattr(self, kind):
-            raise contradiction(kind, "is empty")
+            raise contradiction(kind, "0 is no time; give one such as 5s" if kind == "wait" else "is empty")
         if kind == "call" and not _FUNCTION.fullmatch(self.call):
             raise contradiction(kind, "should be a function such as package.module:function")
         for name in self.set:
@@ -641,9 +641,6 @@ class ActionSection(DeedSection):
             raise contradiction("id", "a name has at most 64 letters, digits and _ -, no digit first")
         if "timeout" in given and not self.timeout:
             raise contradiction("timeout", "0 is no time; give one such as 30s")
-        if self.timeout and self.wait > self.timeout:
-            text = f"{format_span(self.timeout)} are shorter than the wait of {format_span(self.wait)}"
-            raise contradiction("timeout", text)
         return self
 
 

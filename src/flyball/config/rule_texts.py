@@ -41,7 +41,7 @@ Steps = tuple[tuple[str, str], ...]
 
 def condition_faults(source: str, triggers: Sequence[Trigger]) -> Iterator[Fault]:
     """What is wrong with the condition of a rule with such triggers."""
-    if not _has_cel():
+    if not has_cel():
         yield Fault(("when",), f"a condition needs the package common-expression-language: {NEEDS}")
         return
     kinds = frozenset(map(type, triggers))
@@ -96,5 +96,5 @@ def _with_templates(given: Any, path: Path) -> Iterator[tuple[Path, str]]:
 
 
 @functools.cache
-def _has_cel() -> bool:
+def has_cel() -> bool:
     return importlib.util.find_spec("cel") is not None

@@ -16,6 +16,8 @@ from flyball.core.policy import State as PolicyState
 from flyball.core.time import SECOND, Instant, Span, format_span
 from flyball.core.window import Window
 
+LOOP_DETECTED: Final = "loop_detected"
+"""The code of what goes on too often."""
 PATTERNS_MAX: Final = 64
 """Patterns remembered for one unit, the latest used. With more than this in turn, 100 of one take 6,400 steps."""
 
@@ -71,7 +73,7 @@ class Loop:
             return stop(
                 Reason(
                     self.name,
-                    "loop_detected",
+                    LOOP_DETECTED,
                     f"Loop detected: {state.asked or 'the same step'} {count} times within {format_span(self.window)}; "
                     f"the limit is {self.repeats_max}",
                     "Look at what makes it repeat. If it has to be that often, raise `safety.max_loop_iterations`.",

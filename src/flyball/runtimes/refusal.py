@@ -7,6 +7,7 @@ from flyball.core.decision import Decision, Reason, Verb
 from flyball.core.time import FOREVER, SECOND, Instant
 from flyball.errors import FlyballError
 from flyball.policies.budget import OVER_BUDGET
+from flyball.policies.loop import LOOP_DETECTED
 
 
 class Refused(FlyballError):
@@ -43,6 +44,10 @@ class CircuitOpen(Refused):
     """What it would call is down: nobody asks it before `retry_after`."""
 
 
+class SafetyError(Refused):
+    """Loop detected: the same was done too often within too short a time."""
+
+
 def refusal(decision: Decision, now: Instant, what: str = "") -> Refused:
     """The exception for a decision that is no leave."""
     codes = decision.codes
@@ -50,6 +55,8 @@ def refusal(decision: Decision, now: Instant, what: str = "") -> Refused:
         return OutOfBudget(decision, now, what)
     if "circuit_open" in codes or "circuit_half_open" in codes:
         return CircuitOpen(decision, now, what)
+    if LOOP_DETECTED in codes:
+        return SafetyError(decision, now, what)
     return Refused(decision, now, what)
 
 

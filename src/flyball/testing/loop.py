@@ -53,7 +53,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         """Wait for that instant, or to be poked: what drivers and agents wait with."""
         seconds = None if until >= FOREVER - SECOND else max(0.0, (until - self.now()) / SECOND)
         try:
-            await asyncio.wait_for(poked.wait(), seconds)
+            # Not wait_for: before Python 3.12 it loses a cancellation that comes together with a poke.
+            async with asyncio.timeout(seconds):
+                await poked.wait()
         except TimeoutError:
             await self._reach(until)
 

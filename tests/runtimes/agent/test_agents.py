@@ -17,7 +17,7 @@ from flyball.errors import FlyballError
 from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.ending import GAVE_UP, GaveUp, Starved
 from flyball.runtimes.agent.memory import BYTES_MAX, Memory, MemoryRefused
-from flyball.runtimes.refusal import OutOfBudget, Refused
+from flyball.runtimes.refusal import OutOfBudget, Refused, SafetyError
 from tests.runtimes.agent.scene import Scene
 
 
@@ -328,6 +328,26 @@ def test_loop_of_one_pattern_is_stopped() -> None:
     assert isinstance(exited, Exited)
     assert exited.error == "loop_detected"
     assert made == 99
+
+
+def test_loop_is_a_safety_error() -> None:
+    """S0-30: an agent that catches it is told what it is: a `SafetyError` that says "Loop detected"."""
+    scene = Scene()
+    caught: list[Refused] = []
+
+    @scene.guard.agent("a")
+    async def agent(ctx: Context) -> None:
+        for number in range(200):
+            try:
+                async with ctx.step("search", call=number) as step:
+                    step.result(number)
+            except Refused as refused:
+                caught.append(refused)
+                raise
+
+    scene.run()
+    assert isinstance(caught[0], SafetyError)
+    assert "Loop detected" in str(caught[0])
 
 
 def test_side_by_side_steps_count() -> None:

@@ -615,11 +615,15 @@ def test_deadline() -> None:
 
 
 def test_timeout_of_an_action() -> None:
-    """An attempt that takes too long failed; the next one is made."""
+    """An attempt that takes too long failed, also if it does not keep its time by itself; the next one is made."""
     stage = Stage()
 
+    async def hangs(scene: Scene, deed: Any) -> Mapping[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
     async def work() -> None:
-        stage.does = lasts
+        stage.does = hangs
         await stage.up(rule(actions=(act(timeout=2 * SECOND, attempts=Attempts(most=2)),), runs_again=False))
         await stage.fire()
         await stage.pass_by(60)

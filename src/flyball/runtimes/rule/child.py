@@ -71,14 +71,14 @@ class Child:
                 return await self.life.ended()
         except TimeoutError:
             await self.end()
-            raise timed_out(seconds, detail=self.life.tail()) from None
+            raise timed_out(seconds, detail=self.last_lines) from None
         finally:
             await self.end()
 
     async def end(self, grace: Span = GRACE) -> None:
         """End it with all that it started; nothing happens if it is over. Who waits for that cannot be taken away from
         it: to be cancelled once more only takes the grace."""
-        ending = [asyncio.ensure_future(self.life.end(grace))]
+        ending = [asyncio.ensure_future(self.life.end(grace))] if self.life.ending is None else []
         cancelled: asyncio.CancelledError | None = None
         while pending := [one for one in ending if not one.done()]:
             try:
@@ -89,6 +89,11 @@ class Child:
         self._forget()
         if cancelled is not None:
             raise cancelled
+
+    @property
+    def last_lines(self) -> str:
+        """What it printed last, without the secrets of its environment, when it is over."""
+        return self.life.ending.detail if self.life.ending is not None else ""
 
     def failure(self) -> ActionFailed:
         """What its end means, which was not a clean one."""

@@ -49,7 +49,9 @@ SOURCE_WAIT: Final = 5.0
 """Seconds before a source of triggers is begun again that failed."""
 LOST: Final = "lost"
 REMOVED: Final = "rule_removed"
-"""Why a firing does not wait any more: its run was lost and is not to be made twice; its rule is gone."""
+FORGOTTEN: Final = "forgotten"
+"""Why a firing does not wait any more: its run was lost and is not to be made twice; its rule is gone; a person took it
+from the queue."""
 
 _REASONS: Final = {
     Fate.FULL: "its queue is full",
@@ -279,32 +281,31 @@ class Engine:
         if why is Fate.FULL:
             self._full.add(firing.rule)
         fired = Fired(unit=firing.rule, id=firing.id, trigger=firing.trigger, depth=firing.depth, dropped=why)
-        decision = await submit(self.governor, fired, rows)
+        await submit(self.governor, fired, rows)
         log.warning("%s was fired by %s, which is dropped: %s", firing.rule, firing.trigger, _REASONS[why])
-        self._say(firing.rule, fired, decision)
         return why
 
-    async def _forget(self, firing: Firing, why: str) -> None:
-        """It waited, and is not to be run any more. Until that is on disk nobody takes it, and nothing joins it."""
+    async def _forget(self, firing: Firing, why: str) -> bool:
+        """It waited, and is not to be run any more; False if somebody has it. Until that is on disk nobody takes it,
+        and nothing joins it."""
         if not self.queue.claim(firing):
-            return
+            return False
         fired = Fired(unit=firing.rule, id=firing.id, trigger=firing.trigger, depth=firing.depth, dropped=why)
         try:
-            decision = await submit(self.governor, fired, {firing.key: None})
+            await submit(self.governor, fired, {firing.key: None})
         except BaseException:
             self.queue.leave(firing)
             raise
         self.queue.drop(firing)
         log.warning("%s was fired by %s, which is dropped: %s", firing.rule, firing.trigger, why)
-        self._say(firing.rule, fired, decision)
+        return True
 
-    async def forget(self, rule: str) -> int:
-        """Forget what waits for that rule; how many. What is being run is brought to its end."""
-        post = self.posts.get(rule)
-        free = [firing for firing in self.queue.of(rule) if post is None or not self.queue.is_taken(firing)]
-        for firing in free:
-            await self._forget(firing, "forgotten")
-        return len(free)
+    async def forget(self, rule: str, by: str) -> int:
+        """A person forgets what waits for that rule; how many. What is being run is brought to its end."""
+        forgotten = 0
+        for firing in self.queue.of(rule):
+            forgotten += await self._forget(firing, f"{FORGOTTEN} by {by}")
+        return forgotten
 
     async def _write(self, rows: Rows, *, sync: bool = True) -> None:
         if rows:

@@ -174,6 +174,8 @@ class _Line:
         """It is at the governor: what that grants must not be forgotten, so it is not cancelled now."""
         self._after_done = False
         """Its last exit was a good one: nothing has to be looked up before the next start."""
+        self._kept = False
+        """Its firing is tried again after the exit that is being written."""
         self.driver = Driver(
             unit=post.rule.name,
             hands=self,
@@ -212,6 +214,8 @@ class _Line:
                 else:
                     self._asks = False
                     self._put_back()
+                    if self.post.is_leaving:  # nobody orders anything any more
+                        return
                     await self.post.rest()
         finally:
             self._put_back()
@@ -277,19 +281,17 @@ class _Line:
         """Begin a run of the firing that was granted."""
         assert self._firing is not None  # noqa: S101 - it was opened with one
         self.kills = self._asks = False
-        if self.post.is_leaving:
-            return NotBegun()
-        self.life = _Posted(
-            self, self._stage.begin_run(self.post.rule, self._firing, self.driver.labels, self._condition)
-        )
+        life: Life = NotBegun()
+        if not self.post.is_leaving:
+            life = self._stage.begin_run(self.post.rule, self._firing, self.driver.labels, self._condition)
+        self.life = _Posted(self, life)
         return self.life
 
     def _close(self, exited: Exited) -> Rows:
         """What becomes of the firing."""
         firing = self._firing
-        if firing is None or self._stays(exited):
-            return NO_ROWS
-        return {firing.key: None}
+        self._kept = self._stays(exited)
+        return NO_ROWS if firing is None or self._kept else {firing.key: None}
 
     def _stays(self, exited: Exited) -> bool:
         """Whether it is tried again: after a failure if the rule says so, and after an end that was not about it."""
@@ -305,13 +307,13 @@ class _Line:
             if decision.proceeds and self._firing is not None:
                 self._firing = msgspec.structs.replace(self._firing, attempt=self._firing.attempt + 1)
                 self._stage.queue.replace(self._firing)
-            elif self._has_slot:
-                self._give_slot_back()
+            else:  # while it waits, what it waits for may be joined, or forgotten
+                self._put_back()
         elif isinstance(event, Exited):
             self.life, self._asks = None, False
             self._after_done = event.cause is Cause.DONE
             firing, self._firing = self._firing, None
-            if firing is not None and self._stays(event):
+            if firing is not None and self._kept:
                 self._stage.queue.leave(firing)
             elif firing is not None:
                 self._stage.queue.drop(firing)

@@ -118,10 +118,6 @@ class Queue:
         """It waits again."""
         self._taken.discard(firing.id)
 
-    def is_taken(self, firing: Firing) -> bool:
-        """Whether somebody has it."""
-        return firing.id in self._taken
-
     def waits(self, rule: str, trigger: str, path: object) -> Firing | None:
         """One of that trigger, about that file if it is about one, that waits and was not begun."""
         for firing in self._by_rule.get(rule, {}).values():

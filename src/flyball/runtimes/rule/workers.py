@@ -76,7 +76,7 @@ class Worker:
                 answer = await self._answer(line)
         except TimeoutError:
             await self.end()
-            raise timed_out(seconds, detail=self._child.life.tail()) from None
+            raise timed_out(seconds, detail=self._child.last_lines) from None
         except asyncio.CancelledError:
             await self.end()
             raise

@@ -275,6 +275,16 @@ def test_bad_requests(stage: Stage, deed: dict[str, Any]) -> None:
     assert not any(server.asked)
 
 
+def test_no_certificates(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trusted certificates that cannot be read are a failure that says so; when they can be, it is over."""
+    http._certificates.cache_clear()
+    with serving(says()) as server:
+        with monkeypatch.context() as without:
+            without.setenv("SSL_CERT_FILE", "/nowhere")
+            assert failed(stage.scene(), Http(url=server.url)).error == "NoCertificates"
+        assert done(stage.scene(), Http(url=server.url))["status"] == 200
+
+
 def test_too_long(stage: Stage) -> None:
     """More than a request may have is not sent."""
     found = failed(stage.scene(), Http(url="http://127.0.0.1:1/", method="POST", text="x" * (http.SENT_MAX + 1)))

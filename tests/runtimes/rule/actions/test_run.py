@@ -127,11 +127,13 @@ def test_fingerprint_without_what_differs(stage: Stage) -> None:
     assert len(marks) == 1
 
 
-def test_detail(stage: Stage) -> None:
-    """People see the last lines, without the secrets of its environment."""
-    error = failed(stage.scene(), shell("echo token $TOKEN; exit 1", env={"TOKEN": "hunter2hunter2"}))
-    assert error.detail == "token ***"
-    assert "hunter2" not in f"{error} {error.detail}"
+@pytest.mark.parametrize(("then", "error"), [("exit 1", "exit 1"), ("sleep 60", TIMED_OUT)])
+def test_detail(stage: Stage, then: str, error: str) -> None:
+    """People see the last lines, also of one whose time was over, without the secrets of its environment."""
+    script = f"echo token $TOKEN; {then}"
+    found = failed(stage.scene(), shell(script, env={"TOKEN": "hunter2hunter2"}), seconds=0.5)
+    assert (found.error, found.detail) == (error, "token ***")
+    assert "hunter2" not in str(found)
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,15 @@ class Belfry:
         self.rang: list[Spark] = []
         self.before: Callable[[Spark], None] = lambda _: None
         self.after: Callable[[Spark], None] = lambda _: None
+        self.room = 1_000_000
+        """How many fit into the queue. What is sent again leaves nothing if there is no room."""
         self._more = asyncio.Event()
 
     async def ring(self, spark: Spark) -> Fate:
         self.before(spark)
+        if self.room <= 0 and spark.comes_again:
+            return Fate.FULL
+        self.room -= 1
         await submit(self.governor, Fired(unit=spark.rule, trigger=spark.trigger), spark.rows)
         self.rang.append(spark)
         self._more.set()

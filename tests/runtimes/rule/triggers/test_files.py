@@ -273,6 +273,44 @@ def test_many_small_writes(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
+def test_changed_while_it_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that changes at the very moment at which it is looked at for the last time fires for that as well."""
+
+    async def play() -> None:
+        house = House(tmp_path)
+        house.inbox.mkdir()
+        file = house.inbox / "a.csv"
+        looks = files._stamps
+        reported = asyncio.Event()
+
+        def slow(paths: list[str]) -> object:
+            found = looks(paths)
+            if not reported.is_set():
+                file.write_text("changed")
+                asyncio.run_coroutine_threadsafe(asyncio.wait_for(reported.wait(), WAIT_MAX), loop).result()
+            return found
+
+        loop = asyncio.get_running_loop()
+        async with house.up():
+            await watched(house)
+            await house.settled()
+            monkeypatch.setattr(files, "_stamps", slow)
+            file.write_text("x")
+            async with asyncio.timeout(WAIT_MAX):
+                while not reported.is_set():
+                    await asyncio.sleep(0.01)
+                    touches = [touch for watch in house.source._watches.values() for touch in watch.touched.values()]
+                    if any(touch.stamp is not None and touch.stamp.size == 7 for touch in touches):
+                        reported.set()
+            await house.settled()
+        size = next(
+            msgspec.json.decode(data)["size"] for data in house.bell.store.states(FILE).values() if b"a.csv" in data
+        )
+        assert size == 7
+
+    asyncio.run(play())
+
+
 def test_never_comes_to_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is written all the time is waited for only so long."""
     monkeypatch.setattr(files, "WRITES_MAX", SECOND)
@@ -459,6 +497,40 @@ def test_ten_thousand(tmp_path: Path) -> None:
             await house.bell.until(4_990)
             await house.settled()
         assert len(house.said) == len(set(house.said)) == 4_990
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_queue_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: bool) -> None:
+    """Files that the queue has no room for wait on the disk, and are fired when there is room, the oldest first, each
+    once; also if the daemon was restarted in between."""
+    monkeypatch.setattr(files, "FULL_WAIT", SECOND // 10)
+    monkeypatch.setattr(files, "RINGS_MAX", 4)
+    names = [f"{number}.csv" for number in range(10)]
+
+    async def play() -> None:
+        house = House(tmp_path)
+        house.inbox.mkdir()
+        async with house.up():
+            await listed(house)
+        for age, name in enumerate(names):
+            (house.inbox / name).touch()
+            os.utime(house.inbox / name, (1_700_000_000 + age,) * 2)
+        house.bell.room = 6
+        refused = asyncio.Event()
+        house.bell.before = lambda _: refused.set() if house.bell.room <= 0 else None
+        async with house.up():
+            await asyncio.wait_for(refused.wait(), WAIT_MAX)
+            assert house.names == [("created", name) for name in names[:6]]
+            if not restarts:
+                house.bell.room = 100
+                await house.bell.until(10)
+        house.bell.room = 100
+        async with house.up():
+            await house.bell.until(10)
+            await house.settled()
+        assert house.names == [("created", name) for name in names]
 
     asyncio.run(play())
 

@@ -52,12 +52,12 @@ async def do(scene: Scene, deed: Http, seconds: float) -> Mapping[str, Any]:
     """Make the request. ActionFailed if there is no answer, or none that is a success."""
     target, host = _shown(deed.url)
     headers, content = _prepared(deed, target)
-    context = await asyncio.to_thread(_context) if not _context.cache_info().currsize else _context()
+    trust = await _trust()
     timeout = httpx.Timeout(None, connect=CONNECT_MAX)
     try:
         async with (
             within(seconds, target),
-            httpx.AsyncClient(verify=context, timeout=timeout) as client,
+            httpx.AsyncClient(verify=trust, timeout=timeout) as client,
             client.stream(deed.method.upper(), deed.url, headers=headers, content=content) as answer,
         ):
             data, whole = await _read(answer)
@@ -107,9 +107,17 @@ def _prepared(deed: Http, target: str) -> tuple[httpx.Headers, bytes]:
     return headers, content
 
 
+async def _trust() -> ssl.SSLContext:
+    """Whom to trust. To read all certificates takes as long as twenty requests: it is done once, and in a thread."""
+    try:
+        return _certificates() if _certificates.cache_info().currsize else await asyncio.to_thread(_certificates)
+    except OSError as error:
+        text = f"the trusted certificates cannot be read: {error.strerror}; check SSL_CERT_FILE and SSL_CERT_DIR"
+        raise ActionFailed("NoCertificates", text, errno=error.errno, starved=error.errno in STARVED) from None
+
+
 @functools.cache
-def _context() -> ssl.SSLContext:
-    """Whom to trust. To read all certificates takes as long as a hundred requests."""
+def _certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -20,7 +21,7 @@ from flyball.core.time import FOREVER, MILLISECOND, MINUTE, SECOND, Instant, Spa
 from flyball.governor import Governor
 from flyball.runtimes.driver import Sleep
 from flyball.runtimes.flag import Flag
-from flyball.runtimes.rule.firing import Bell, Spark
+from flyball.runtimes.rule.firing import Bell, Fate, Spark
 from flyball.runtimes.rule.triggers.listing import Pattern, Stamp, TooMany, identity, shown, stamp
 from flyball.runtimes.rule.triggers.striker import UNREADABLE, Striker, digest_of, place_of
 from flyball.runtimes.rule.triggers.watcher import Change, Watcher, watchfiles
@@ -41,6 +42,14 @@ WRITES_MAX: Final[Span] = 10 * SECOND
 """How long a file that is written all the time is waited for: a log never comes to rest."""
 LOOK_EVERY: Final[Span] = 2 * SECOND
 """How often it is looked whether the folders are still the same ones: one that comes later, or again, is watched."""
+FULL_WAIT: Final[Span] = 5 * SECOND
+"""How long files wait that a rule's queue has no room for, until it is tried again."""
+RINGS_MAX: Final = 100
+"""Files of one rule that are rung for at the same time: as many as fit into its queue, if nobody said otherwise."""
+RULES_MAX: Final = 20
+"""Rules that are rung for at the same time."""
+TOUCHED_MAX: Final = 100_000
+"""Files that wait to come to rest, or for room. Of others, reports are not heard then; a listing finds them later."""
 LIST_EVERY: Final[Span] = 1 * MINUTE
 """How often everything is listed, whatever was reported: not every disk reports, and reports can be lost."""
 
@@ -101,6 +110,31 @@ class _Watch:
     def forgotten(self) -> dict[Key, bytes | None]:
         """The rows of all files, to be deleted."""
         return dict.fromkeys(self.file_key(name) for name in self.listed or ())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rested:
+    """A file that has come to rest, and is not as it is remembered."""
+
+    watch: _Watch
+    name: str
+    touch: _Touch
+    change: str
+    file: File | None
+
+    def rows(self) -> dict[Key, bytes | None]:
+        if self.watch.listed is None:
+            return {}
+        return {self.watch.file_key(self.name): msgspec.json.encode(self.file) if self.file is not None else None}
+
+    def remember(self) -> None:
+        """It is written down."""
+        if self.watch.listed is None:
+            return
+        if self.file is None:
+            self.watch.listed.pop(self.name, None)
+        else:
+            self.watch.listed[self.name] = self.file
 
 
 class Files:
@@ -235,6 +269,9 @@ class Files:
 
     def _told(self, changes: Sequence[Change]) -> None:
         now = self._clock.now()
+        if sum(len(watch.touched) for watch in self._watches.values()) >= TOUCHED_MAX:
+            log.warning("%d files wait already: what the system tells of others is not heard", TOUCHED_MAX)
+            return
         for change in changes:
             if change.path in self._by_folder and change.kind == "deleted":
                 self._rewatches, self._look_at = True, 0
@@ -306,10 +343,12 @@ class Files:
             return
         looks = await asyncio.to_thread(_stamps, [touch.path for _, _, touch in due])
         now = self._clock.now()
-        lines: list[list[Spark]] = []
         kept: dict[Key, bytes | None] = {}
-        rested: list[tuple[_Watch, str, File | None]] = []
+        quiet: list[_Rested] = []
+        loud: dict[str, list[_Rested]] = {}
         for (watch, name, touch), look in zip(due, looks, strict=True):
+            if watch.touched.get(name) is not touch:  # it changed meanwhile: its time comes
+                continue
             if isinstance(look, OSError):
                 touch.due = now + LOOK_EVERY
                 continue
@@ -320,25 +359,39 @@ class Files:
             change = _change(watch, name, look, touch.reported)
             if change is None:
                 continue
-            file = _file(touch.path, look) if look is not None else None
-            rows: dict[Key, bytes | None] = {}
-            if watch.listed is not None:
-                rows[watch.file_key(name)] = msgspec.json.encode(file) if file is not None else None
-                rested.append((watch, name, file))
+            rested = _Rested(watch, name, touch, change, _file(touch.path, look) if look is not None else None)
             if change in watch.trigger.on:
-                lines.append([_spark(watch, shown(touch.path), change, rows)])
+                loud.setdefault(watch.rule, []).append(rested)
             else:
-                kept |= rows
+                quiet.append(rested)
+                kept |= rested.rows()
         await self._striker.keep(kept)
-        await self._striker.strike(lines)
-        for watch, name, file in rested:
-            if watch.listed is not None:
-                watch.listed.pop(name, None)
-                if file is not None:
-                    watch.listed[name] = file
-        for watch in {id(watch): watch for watch, _, _ in rested}.values():
+        for rested in quiet:
+            rested.remember()
+        rules = iter(loud.values())
+        while some := list(islice(rules, RULES_MAX)):
+            await asyncio.gather(*(self._ring(found) for found in some))
+        for watch in self._watches.values():
             if watch.listed is not None and len(watch.listed) > LISTED_MAX:
                 await self._give_up(watch)
+
+    async def _ring(self, found: "Sequence[_Rested]") -> None:
+        """Ring for files that one rule is for, the oldest first. Those that its queue has no room for wait where they
+        are, on the disk."""
+        found = sorted(found, key=lambda rested: rested.file.mtime if rested.file is not None else 0)
+        for start in range(0, len(found), RINGS_MAX):
+            some = found[start : start + RINGS_MAX]
+            fates = await self._striker.ring([_spark(rested) for rested in some])
+            full = [rested for rested, fate in zip(some, fates, strict=True) if fate is Fate.FULL]
+            for rested in some:
+                if rested not in full:
+                    rested.remember()
+            if full:
+                at = self._clock.now() + FULL_WAIT
+                for rested in (*full, *found[start + RINGS_MAX :]):
+                    rested.touch.due = at
+                    rested.watch.touched.setdefault(rested.name, rested.touch)
+                break
 
 
 def _touch(watch: _Watch, path: str, looks: Stamp | None, now: Instant, reported: str = "") -> None:
@@ -375,11 +428,11 @@ def _change(watch: _Watch, name: str, look: Stamp | None, reported: str) -> str 
     return "modified" if (known.mtime, known.size) != look else None
 
 
-def _spark(watch: _Watch, path: str, change: str, rows: Mapping[Key, bytes | None]) -> Spark:
-    gone = change == "deleted"
+def _spark(rested: _Rested) -> Spark:
+    path, change = shown(rested.touch.path), rested.change
     said: dict[str, Any] = {"kind": "file", "path": path, "name": path.rpartition("/")[2], "change": change}
-    trigger = "file deleted" if gone else "file"  # who waits for a file does not join who waits for its end
-    return Spark(rule=watch.rule, trigger=trigger, data=said, rows=rows, joins=True)
+    trigger = "file deleted" if change == "deleted" else "file"  # a file that goes does not join one that came
+    return Spark(rule=rested.watch.rule, trigger=trigger, data=said, rows=rested.rows(), joins=True, comes_again=True)
 
 
 def _file(path: str, looks: Stamp) -> File:

@@ -22,7 +22,7 @@ from flyball.governor import Clock, Governor, Rows
 from flyball.runtimes.bridge import bring
 from flyball.runtimes.driver import Sleep
 from flyball.runtimes.flag import Flag
-from flyball.runtimes.rule.firing import Bell, Spark
+from flyball.runtimes.rule.firing import Bell, Fate, Spark
 from flyball.store import Draft, Entry, Snapshot
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,10 @@ class Striker:
         while some := list(islice(left, RINGS_MAX)):
             await asyncio.gather(*(self._in_order(line) for line in some))
 
+    async def ring(self, sparks: Sequence[Spark]) -> list[Fate]:
+        """Ring for a few, in no order; what became of each."""
+        return await asyncio.gather(*(self._ring(spark) for spark in sparks))
+
     async def keep(self, rows: Rows, *, sync: bool = True) -> None:
         """Write down what no spark carries."""
         if not rows:
@@ -73,7 +77,10 @@ class Striker:
 
     async def _in_order(self, sparks: Sequence[Spark]) -> None:
         for spark in sparks:
-            await self._insist(lambda spark=spark: self._bell.ring(spark))  # type: ignore[misc]  # a default argument binds it
+            await self._ring(spark)
+
+    async def _ring(self, spark: Spark) -> Fate:
+        return await self._insist(lambda: self._bell.ring(spark))
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
         said = False

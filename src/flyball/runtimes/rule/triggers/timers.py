@@ -237,6 +237,9 @@ def _next_of(expression: str, timezone: str, after: Instant) -> Instant:
 def _newest(cron: Cron, after: Instant, until: Instant, most: int) -> tuple[list[Instant], int]:
     """The newest times after one instant and until another, and how many there are besides, counted to a bound. After a
     year away nobody walks through the whole of it: the end is looked at, and more of it until there is enough."""
+    first = _following(cron, after)
+    if _following(cron, first) > until:  # as it is while somebody is there
+        return [first], 0
     reach = 2 * MINUTE
     while True:
         start = max(after, until - reach)
