@@ -1,9 +1,9 @@
-"""`make bench`: all comparisons, a row each. `python -m bench.heart`, `.calls`, `.graphs`, `.store`, `.processes` run a
+"""`make bench`: all comparisons, a row each. `python -m bench.heart`, `.calls`, `.conditions`, `.graphs`, `.store`, `.processes` run a
 part."""
 
 import sys
 
-from bench import calls, graphs, heart, processes, store
+from bench import calls, conditions, graphs, heart, processes, store
 from bench.measure import Row
 
 
@@ -13,6 +13,7 @@ def main() -> int:
     for title, measure in (
         ("In memory", heart.rows),
         ("Guarded calls", calls.rows),
+        ("Conditions of rules", conditions.rows),
         ("Graphs", graphs.rows),
         ("Durable (SQLite)", store.run),
         ("Processes", processes.run),

@@ -115,8 +115,8 @@ NO_BROWSER = pytest.mark.skipif(find_browser(os.environ) is None, reason="no Chr
     ids=["browser", "no browser"],
 )
 def test_bad_selector(option: str, error: str, tmp_path: Path) -> None:
-    """S0-42, S0-46: a rule with a bad selector climbs the ladder, is quarantined, stays so over a kill -9, is cleared by
-    a change, and runs afresh: eight steps, each seen through the command line, and nothing is left of them."""
+    """S0-42, S0-46: a rule with a bad selector climbs the ladder, is quarantined, stays so over a kill -9, is cleared
+    by a change, and runs afresh: eight steps, each seen through the command line, and nothing is left of them."""
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, str(EXAMPLES / BAD_SELECTOR), *option.split()]
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False)

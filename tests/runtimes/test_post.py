@@ -47,7 +47,7 @@ class Alone:
     def came_up(self, post: Post) -> None:
         pass
 
-    def troubled(self, post: Post, error: FlyballError | None) -> None:
+    def troubled(self, name: str, error: FlyballError | None) -> None:
         pass
 
 

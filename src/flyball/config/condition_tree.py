@@ -66,6 +66,8 @@ class Node:
     variable: str = ""
     """Of a macro: what each entry is called in it."""
     depth: int = 1
+    span: tuple[int, int] = (0, 0)
+    """Of names, fields, index and has: from the first letter of the path up to what follows it."""
 
     @property
     def text(self) -> str | None:
@@ -102,6 +104,7 @@ class _Reader:
         self.next = 0
         self.nesting = 0
         self.each = 0
+        self.before = 0
         self.kind, self.text, self.at = self.tokens[0]
 
     def whole(self) -> Node:
@@ -157,12 +160,14 @@ class _Reader:
             if self.text == ".":
                 self.step()
                 name, at = self.name(selects=True)
-                node = self.method(node, name, at) if self.is_sign("(") else _node("field", (node,), at, name)
+                if self.is_sign("("):
+                    node = self.method(node, name, at)
+                else:
+                    node = _node("field", (node,), at, name, (node.span[0], at + len(name)))
             elif self.text == "[":
                 at = self.step()
                 key = self.expression()
-                self.sign("]")
-                node = _node("index", (node, key), at)
+                node = _node("index", (node, key), at, "", (node.span[0], self.sign("]") + 1))
             elif self.text == "{" and node.op in ("name", "field"):
                 raise Broken("messages cannot be made; a map is written {'key': value}", self.at)
             else:
@@ -196,7 +201,7 @@ class _Reader:
                 self.step()
             name, at = self.name()
             if not self.is_sign("("):
-                return _node("name", (), at, name)
+                return _node("name", (), at, name, (at, at + len(name)))
             arguments = self.arguments()
             if name == "has" and len(arguments) == 1:
                 return self.has(arguments[0], at)
@@ -217,7 +222,7 @@ class _Reader:
     def has(self, argument: Node, at: int) -> Node:
         if argument.op != "field":
             raise Broken("has() takes a field, such as has(trigger.body.amount)", at)
-        return _node("has", argument.parts, argument.at, argument.value)
+        return _node("has", argument.parts, argument.at, argument.value, (at, self.before + 1))
 
     def arguments(self) -> list[Node]:
         self.sign("(")
@@ -253,17 +258,17 @@ class _Reader:
     def is_sign(self, sign: str) -> bool:
         return self.kind == "sign" and self.text == sign
 
-    def sign(self, sign: str) -> None:
+    def sign(self, sign: str) -> int:
         if not self.is_sign(sign):
             raise self.unexpected(f"`{sign}`")
-        self.step()
+        return self.step()
 
     def step(self) -> int:
         """Go on; where the token stood that was left."""
-        at = self.at
+        self.before = self.at
         self.next += 1
         self.kind, self.text, self.at = self.tokens[self.next]
-        return at
+        return self.before
 
     def unexpected(self, wanted: str) -> Broken:
         found = "the end" if self.kind == "end" else f"`{self.text[:20]}`"
@@ -294,8 +299,8 @@ def _tokens(source: str) -> list[tuple[str, str, int]]:
     return tokens
 
 
-def _node(op: str, parts: tuple[Node, ...], at: int, value: str = "") -> Node:
+def _node(op: str, parts: tuple[Node, ...], at: int, value: str = "", span: tuple[int, int] = (0, 0)) -> Node:
     depth = 1 + max((part.depth for part in parts), default=0)
     if depth > DEPTH_MAX:
         raise Broken(f"more than {DEPTH_MAX} terms or fields in a row", at)
-    return Node(op, parts, at, value, "", depth)
+    return Node(op, parts, at, value, "", depth, span)

@@ -5,12 +5,13 @@ evaluated.
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, Final
 
 from flyball.config.condition_cost import TooMuch, weight_max, weight_of
 from flyball.config.condition_kinds import kinds_in
+from flyball.config.condition_paths import NOTHING, with_variables
 from flyball.config.condition_tree import SOURCE_MAX, Broken, Node, tree_of
 from flyball.config.rule_names import Problem, kinds_of, names_of
 from flyball.config.rules import Trigger
@@ -29,9 +30,6 @@ _TEXT: Final = re.compile(r"""("[^"]*"|'[^']*')""")
 _HARD: Final = re.compile(r"""\\|//|\"{3}|'{3}""")
 """Where what is a text and what is not takes more to be seen."""
 
-Needs = dict[str, "Needs | None"]
-"""What a condition reads: names, the names within each, and so on; None: all that is there."""
-
 
 class ConditionError(FlyballError):
     """A condition cannot be evaluated: its text is wrong, or the data is not what it expects."""
@@ -42,17 +40,20 @@ class ConditionError(FlyballError):
 class Condition:
     """One condition, compiled."""
 
-    def __init__(self, source: str, tree: Node, program: Any) -> None:
+    def __init__(self, source: str, tree: Node) -> None:
         self.source = source
-        self.needs = _needs(tree)
-        self._program = program
-        self._weight_max = weight_max(tree)
-        if not self._weight_max:
-            raise ConditionError("this goes over too many entries, even without data")
+        self._weight_max = _weight_max(tree)
+        written, self._reads = with_variables(source, tree)
+        self._program = _program(written)
+
+    @property
+    def reads(self) -> tuple[tuple[str, ...], ...]:
+        """The paths of all that it looks at."""
+        return tuple(read.path for read in self._reads)
 
     def holds(self, names: Mapping[str, Any]) -> bool:
         """Whether it holds. ConditionError if that cannot be said."""
-        given = _read(names, self.needs)
+        given = {read.variable: value for read in self._reads if (value := read.value(names)) is not NOTHING}
         try:
             weight = weight_of(given)
         except TooMuch as error:
@@ -62,7 +63,7 @@ class Condition:
         try:
             result = self._program.execute(given)
         except Exception as error:  # noqa: BLE001 - the package raises whatever fits; all of it is about the condition
-            raise ConditionError(self._why(error, given)) from None
+            raise ConditionError(self._why(error, names)) from None
         except BaseException as error:
             if type(error).__name__ != "PanicException":  # what a fault in the package itself is, in Python
                 raise
@@ -71,26 +72,31 @@ class Condition:
             raise ConditionError(f"it should be true or false, and is {_called(result)}")
         return result
 
-    def _why(self, error: Exception, given: Mapping[str, Any]) -> str:
+    def _why(self, error: Exception, names: Mapping[str, Any]) -> str:
         """What went wrong, for people. Values are not repeated: nobody knows what is in them."""
-        lacking = [above for above, name in _lacking(given, self.needs) if error.args == (name,)]
+        if found := _NO_SUCH.match(str(error)):
+            read = next((read for read in self._reads if read.variable == found[1]), None)
+            if read is None:  # all functions are known: it is called with what it does not take
+                return f"{found[1]}() cannot take this: {self._kinds(names)}"[:SAID_MAX]
+            above, value, name = read.lacks(names)
+            what = "" if isinstance(value, Mapping) else f" is {_called(value)}; it"
+            return f"{above}{what} has no {name!r}" if above else f"{name} is not known"
         if isinstance(error, KeyError):
-            return f"{lacking[0] if lacking else 'something'} has no {error}"
+            return f"there is no {error}"
         if isinstance(error, TypeError):
-            return f"its values do not go together: {self._kinds(given) or error}"[:SAID_MAX]
-        if found := _NO_SUCH.match(str(error)):  # all names are known: it is called with what it does not take
-            return f"{found[1]}() cannot take this: {self._kinds(given)}"[:SAID_MAX]
+            return f"its values do not go together: {self._kinds(names) or error}"[:SAID_MAX]
         return str(error).partition(". ")[0][:SAID_MAX]
 
-    def _kinds(self, given: Mapping[str, Any]) -> str:
-        return "; ".join(f"{path} is {_called(value)}" for path, value in _leaves(given, self.needs))
+    def _kinds(self, names: Mapping[str, Any]) -> str:
+        there = ((read, read.value(names)) for read in self._reads if not read.asks)
+        return "; ".join(f"{'.'.join(read.path)} is {_called(value)}" for read, value in there if value is not NOTHING)
 
 
 @functools.lru_cache(maxsize=COMPILED_MAX)
 def compiled(source: str) -> Condition:
     """A condition, ready to be evaluated. ConditionError if it is none."""
     try:
-        return _condition(source)
+        return Condition(source, _tree(source))
     except Broken as broken:
         raise ConditionError(f"{broken} (column {broken.problem.column})") from None
 
@@ -120,7 +126,8 @@ def _checked(source: str, kinds: tuple[str, ...]) -> tuple[Problem, ...]:
     if found.problems:
         return tuple(found.problems)
     try:
-        _condition(source)
+        _weight_max(tree)
+        _program(source)
     except Broken as broken:
         return (broken.problem,)
     except ConditionError as error:
@@ -134,17 +141,22 @@ def _tree(source: str) -> Node:
     return tree_of(source)
 
 
-def _condition(source: str) -> Condition:
-    tree = _tree(source)
+def _weight_max(tree: Node) -> int:
+    most = weight_max(tree)
+    if not most:
+        raise Broken("this goes over too many entries, even without data", 0)
+    return most
+
+
+def _program(source: str) -> Any:
     try:
-        program = _cel().compile(source)
+        return _cel().compile(source)
     except (ValueError, UnicodeError) as error:
         found = _PLACE.search(str(error))
         if found is None:
             raise Broken(str(error)[:SAID_MAX], 0) from None
         lines = source.split("\n")[: int(found[1]) - 1]
         raise Broken(found[3][:SAID_MAX], sum(len(line) + 1 for line in lines) + int(found[2]) - 1) from None
-    return Condition(source, tree, program)
 
 
 def _fault(source: str) -> str:
@@ -166,82 +178,6 @@ def _cel() -> ModuleType:
             remedy="Install it: pip install 'flyball-governor[rules]'",
         ) from None
     return cel
-
-
-# What a condition reads.
-
-
-def _needs(tree: Node) -> Needs:
-    needs: Needs = {}
-    _collect(tree, frozenset(), needs)
-    return needs
-
-
-def _collect(node: Node, variables: frozenset[str], needs: Needs) -> None:
-    """All paths from a name on, as far as they are fixed."""
-    if node.op in ("name", "field", "index", "has"):
-        path = _path_of(node)
-        if path is not None:
-            if path[0] not in variables:
-                _add(path, needs)
-            return
-    if node.op == "each":
-        _collect(node.parts[0], variables, needs)
-        variables |= {node.variable}
-        for body in node.parts[1:]:
-            _collect(body, variables, needs)
-        return
-    for part in node.parts:
-        _collect(part, variables, needs)
-
-
-def _path_of(node: Node) -> tuple[str, ...] | None:
-    """The names from a root to a value; None: it is no path, or not a fixed one."""
-    if node.op == "name":
-        return (node.value,)
-    if node.op not in ("field", "has", "index"):
-        return None
-    name = node.parts[1].text if node.op == "index" else node.value
-    above = _path_of(node.parts[0])
-    return None if above is None or name is None else (*above, name)
-
-
-def _add(path: tuple[str, ...], needs: Needs) -> None:
-    *above, last = path
-    for name in above:
-        below = needs.setdefault(name, {})
-        if below is None:
-            return
-        needs = below
-    needs[last] = None
-
-
-def _read(names: Mapping[str, Any], needs: Needs) -> dict[str, Any]:
-    """What is there of it. What is no mapping is given as it is: the condition says what is wrong with that."""
-    read: dict[str, Any] = {}
-    for name, below in needs.items():
-        if name in names:
-            value = names[name]
-            read[name] = value if below is None or not isinstance(value, Mapping) else _read(value, below)
-    return read
-
-
-def _lacking(given: Mapping[str, Any], needs: Needs, above: str = "") -> Iterator[tuple[str, str]]:
-    for name, below in needs.items():
-        if name not in given:
-            yield above, name
-        elif below is not None and isinstance(given[name], Mapping):
-            yield from _lacking(given[name], below, f"{above}.{name}".lstrip("."))
-
-
-def _leaves(given: Mapping[str, Any], needs: Needs, above: str = "") -> Iterator[tuple[str, Any]]:
-    for name, below in needs.items():
-        if name in given:
-            path = f"{above}.{name}".lstrip(".")
-            if below is not None and isinstance(given[name], Mapping):
-                yield from _leaves(given[name], below, path)
-            else:
-                yield path, given[name]
 
 
 def _called(value: Any) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -248,6 +249,14 @@ def test_no_browser(own: Browsing, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert "apt-get install chromium" in str(failed)
     monkeypatch.setenv(browser.VARIABLE, str(tmp_path / "none"))
     assert "which is no program" in str(failure(own, step("goto", "http://127.0.0.1/")))
+
+
+def test_no_playwright(own: Browsing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the extra the failure says what to install."""
+    monkeypatch.setitem(sys.modules, "playwright.async_api", None)
+    failed = failure(own, step("goto", "http://127.0.0.1/"))
+    assert (failed.error, failed.final) == ("NoPlaywright", True)
+    assert "pip install 'flyball-governor[browser]'" in str(failed)
 
 
 def test_browser_that_does_not_start(own: Browsing, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
