@@ -1,5 +1,5 @@
-"""`make bench`: all comparisons, a row each. `python -m bench.heart`, `.calls`, `.conditions`, `.graphs`, `.store`, `.processes` run a
-part."""
+"""`make bench`: all comparisons, a row each. `python -m bench.heart`, `.calls`, `.conditions`, `.graphs`, `.store`,
+`.processes` run a part."""
 
 import sys
 

@@ -40,8 +40,8 @@ def test_nothing_odd(text: str, tmp_path: Path) -> None:
     [
         (
             f"{T}, {A}, limits: {{rate: 33/1m}}",
-            "1:81: rules.r.limits.rate: a loop is told at 100 steps within 1 min (safety.max_loop_iterations), which are"
-            " never reached: 33 runs of 3 attempts are let through; its rate alone bounds it",
+            "1:81: rules.r.limits.rate: a loop is told at 100 steps within 1 min (safety.max_loop_iterations), which"
+            " are never reached: 33 runs of 3 attempts are let through; its rate alone bounds it",
         ),
         (f"{T}, {A}, limits: {{rate: 1/1h}}", "never reached: 1 runs of 3 attempts are let through"),
         (f"{T}, {A}, retry: {{max_attempts: 1}}, limits: {{rate: 16/10s}}", "96 runs of 1 attempts are let through"),
@@ -57,8 +57,8 @@ def test_nothing_odd(text: str, tmp_path: Path) -> None:
         (f"{T}, {A}, retry: {{base_delay_seconds: 200}}", "rules.r.actions[0].retry: 3 attempts are never made"),
         (
             f"{T}, actions: [{{notify: x, timeout: 2m}}]",
-            "1:73: rules.r.actions[0].timeout: 3 attempts of 2 min, with the waits between them, do not fit into a run of"
-            " 5 min",
+            "1:73: rules.r.actions[0].timeout: 3 attempts of 2 min, with the waits between them, do not fit into a run"
+            " of 5 min",
         ),
         (
             f"triggers: [{{event: nobody}}], {A}",

@@ -545,7 +545,8 @@ def test_variables(tmp_path: Path) -> None:
     rule = _rule(
         "triggers: [{webhook: w, secret: 'x${S}'}],"
         " actions: [{run: 'echo ${S}', env: {A: '${S} {{ trigger.id }}', B: '$${S}'}},"
-        " {http: {url: 'http://h/${S}', headers: {A: 'Bearer ${T}'}}, undo: {http: {url: 'http://h', headers: {A: '${S}'}}}}]",
+        " {http: {url: 'http://h/${S}', headers: {A: 'Bearer ${T}'}},"
+        " undo: {http: {url: 'http://h', headers: {A: '${S}'}}}}]",
         tmp_path,
         S=SECRET,
         T="{{ nobody }}",
@@ -672,7 +673,8 @@ def test_policies(tmp_path: Path) -> None:
 def test_deadline_has_time_to_ask(tmp_path: Path) -> None:
     """What a run waits for people is added to its deadline."""
     (tmp_path / "f.yaml").write_text(
-        f"rules: {{r: {{{T}, actions: [{{notify: x, approve: {{text: q, timeout: 2h}}}}, {{notify: y, approve: q}}]}}}}\n"
+        f"rules: {{r: {{{T}, actions:"
+        " [{notify: x, approve: {text: q, timeout: 2h}}, {notify: y, approve: q}]}}\n"
     )
     plan, _ = read_plan(tmp_path / "f.yaml", {})
     assert Deadline(lasts_max=3 * HOUR + 5 * MINUTE) in plan.own["r"]
@@ -691,7 +693,8 @@ SCHEMA_CASES: Mapping[str, bool] = {
     f"{T}, {A}": True,
     f"{T}, {A}, retry: , limits: ": True,
     f"triggers: [{{every: 5}}, {{webhook: w, secret: {SECRET}}}, {{startup: }}], {A}": True,
-    f"{T}, actions: [{{http: 'http://h', approve: q}}, {{browser: [{{wait: 5}}]}}, {{call: 'm:f', with: {{a: 1}}}}]": True,
+    f"{T}, actions: [{{http: 'http://h', approve: q}}, {{browser: [{{wait: 5}}]}}]": True,
+    f"{T}, actions: [{{call: 'm:f', with: {{a: 1}}}}]": True,
     f"{T}, {A}, limits: {{rate: 5/1m, timeout: 5m}}": True,
     f"{T}, {A}, limits: {{rate: often}}": False,
     f"{T}, actions: [{{notify: x, timout: 5s}}]": False,

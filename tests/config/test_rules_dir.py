@@ -165,4 +165,4 @@ def test_aliases_do_not_reach_into_other_files(rules: Path) -> None:
     assert one.actions == other.actions
     assert one.actions[0].deed == Run(command=("x",), env={"A": "${A}"})
     (rules / "b.yaml").write_text("c: {triggers: [{command: true}], actions: *a}\n")
-    assert _problems(rules) == ["rules/b.yaml:1:42: not YAML: found undefined alias 'a'"]
+    assert _problems(rules) == ["rules/b.yaml:1:43: not YAML: found undefined alias 'a'"]

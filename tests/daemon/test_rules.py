@@ -3,9 +3,11 @@
 import os
 import resource
 import signal
+import socket
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,7 +16,9 @@ from typing import Any
 import pytest
 
 from flyball.control.client import connect
-from tests.daemon.rule_site import ONCE, at_rest, exits, fire, journal, lines, rule_of, runs
+from flyball.control.context import CommandError
+from flyball.runtimes.rule.firing import DEPTH_MAX
+from tests.daemon.rule_site import ONCE, at_rest, exits, fire, journal, lines, rule_of, runs, starts
 from tests.daemon.site import Site, has_ended, until
 
 NO_LIMIT = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
@@ -246,3 +250,275 @@ def test_dead_api_fails_its_trials(site: Site, api: _Api) -> None:
     times_open = (time.monotonic() - began) / 0.5 + 1
     assert api.most <= 3
     assert api.requests - before <= 3 * times_open
+
+
+# Loops.
+
+LOOPS_AT = 20
+"""Steps of one pattern within a minute: a loop. 100 by default; fewer take less time."""
+
+
+def _is_stopped(site: Site, *names: str) -> None:
+    """Wait until one of them was stopped for a loop, and nothing of them runs any more. One is enough: it was a link of
+    the chain."""
+
+    def stopped() -> list[str]:
+        return [name for name in names if rule_of(site, name)["held"]]
+
+    until(stopped, "a hold")
+    [held] = stopped()
+    shown = site.flyball("status").stdout
+    assert "loop_detected" in shown
+    assert [one["error"] for one in exits(site, held)][-1] == "loop_detected"
+    until(lambda: not any(rule_of(site, name)["running"] for name in names), "the end of all runs")
+    assert len(starts(site, held)) == LOOPS_AT
+    assert "flyball resume" in site.flyball("why", held).stdout
+    site.flyball("resume", held, code=None)
+    until(lambda: len(starts(site, held)) > LOOPS_AT, "that it goes on when a person says so")
+
+
+def _file_trigger(site: Site, name: str) -> dict[str, Any]:
+    return {"file": str(site.folder / "watched" / name)}
+
+
+def _looping(site: Site, rules: dict[str, Any], **more: Any) -> None:
+    (site.folder / "watched").mkdir()
+    site.write({}, rules=rules, safety={"max_loop_iterations": LOOPS_AT}, **more)
+    site.flyball("up", "-d")
+
+
+def test_fires_itself_through_a_file(site: Site) -> None:
+    """S0: a rule that changes the file that it watches is stopped at the limit, and waits for a person."""
+    _looping(site, {"loop": runs(site, "echo x >> watched/a", _file_trigger(site, "a"))})
+    (site.folder / "watched" / "a").touch()
+    _is_stopped(site, "loop")
+
+
+def test_fire_each_other_through_files(site: Site) -> None:
+    """Two that change each other's files likewise."""
+    rules = {
+        "ping": runs(site, "echo x >> watched/b", _file_trigger(site, "a")),
+        "pong": runs(site, "echo x >> watched/a", _file_trigger(site, "b")),
+    }
+    _looping(site, rules)
+    (site.folder / "watched" / "a").touch()
+    _is_stopped(site, "ping", "pong")
+
+
+def test_fire_each_other_through_webhooks(site: Site) -> None:
+    """One that posts to its own webhook, and two that post to each other's, likewise."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    site.env["HOOK_SECRET"] = "a secret that is long enough"
+
+    def posts(hook: str, to: str) -> dict[str, Any]:
+        address = f"http://127.0.0.1:{port}/hooks/{to}"
+        return runs(site, f"{sys.executable} {SEND} {address}", {"webhook": hook, "secret": "${HOOK_SECRET}"})
+
+    rules = {"self": posts("self", "self"), "ping": posts("ping", "pong"), "pong": posts("pong", "ping")}
+    _looping(site, rules, rule={"listen": f"127.0.0.1:{port}"})
+    fire(site, "self")
+    fire(site, "ping")
+    until(lambda: rule_of(site, "self")["held"], "a hold")
+    _is_stopped(site, "ping", "pong")
+    assert len(starts(site, "self")) == LOOPS_AT
+
+
+def test_fire_each_other_through_events(site: Site) -> None:
+    """A circle of events whose conditions let `flyball check` hope for a way out: the chain is cut after 16."""
+    event = {"on": ["done"]}
+    rules = {
+        "ping": runs(site, "true", {"event": "pong", **event}, when="time.unix > 0.0"),
+        "pong": runs(site, "true", {"event": "ping", **event}, when="time.unix > 0.0"),
+    }
+    site.write({}, rules=rules)
+    site.flyball("up", "-d")
+    fire(site, "ping")
+    entries = until(
+        lambda: [entry for entry in journal(site) if entry["data"].get("dropped") == "chain_too_long"], "a cut"
+    )
+    assert len(entries) == 1
+    at_rest(site, "ping", "pong")
+    assert len(starts(site, "ping")) + len(starts(site, "pong")) == DEPTH_MAX + 1
+    assert "looks like a circle" in site.log()
+
+
+# Approvals.
+
+
+def _asks(site: Site, **more: Any) -> dict[str, Any]:
+    rule = runs(site, "echo $FLYBALL_FIRING >> ran")
+    rule["actions"][0]["approve"] = {"text": "Pay {{ trigger.data }}?", **more}
+    return rule
+
+
+def test_approved(site: Site) -> None:
+    """Runs that ask the same share one question: one `flyball answer` lets both go on. A no ends the run, which is no
+    failure."""
+    site.write({}, rules={"pay": {**_asks(site), "limits": {"concurrency": 2}}})
+    site.flyball("up", "-d")
+    for _ in range(2):
+        fire(site, "pay", 5)
+    until(
+        lambda: len(site.ping() and rule_of(site, "pay")["queue"]) == 2 and site.ask("questions")["questions"], "asked"
+    )
+    until(lambda: sum(one["running"] for one in rule_of(site, "pay")["queue"]) == 2, "both")
+    [question] = site.ask("questions")["questions"]
+    assert question["text"] == "Pay 5?"
+    site.flyball("answer", "pay", "yes")
+    at_rest(site, "pay")
+    assert len(lines(site, "ran")) == 2
+    fire(site, "pay", 6)
+    until(lambda: site.ask("questions")["questions"], "another question")
+    site.flyball("answer", "pay", "no")
+    at_rest(site, "pay")
+    assert len(lines(site, "ran")) == 2
+    assert [(one["cause"], one["error"]) for one in exits(site, "pay")][-1] == ("stopped", "not_approved")
+    assert rule_of(site, "pay")["state"] == "healthy"
+
+
+@pytest.mark.parametrize("default", [True, False])
+def test_nobody_answers(default: bool, site: Site) -> None:
+    """After its deadline the default is taken for the answer."""
+    site.write({}, rules={"pay": _asks(site, timeout="0.3s", default=default)})
+    site.flyball("up", "-d")
+    fire(site, "pay", 5)
+    at_rest(site, "pay")
+    assert len(lines(site, "ran")) == default
+    assert exits(site, "pay")[-1]["cause"] == ("done" if default else "stopped")
+
+
+def test_killed_while_it_waits_for_a_person(site: Site) -> None:
+    """kill -9 while a question is open: the run is lost, the next one asks again, and only the new question counts."""
+    site.write({}, rules={"pay": _asks(site)})
+    site.flyball("up", "-d")
+    fire(site, "pay", 5)
+    until(lambda: site.ask("questions")["questions"], "a question")
+    _kill_daemon(site)
+    site.flyball("up", "-d")
+    until(lambda: len(starts(site, "pay")) == 2 and len(site.ask("questions")["questions"]) == 1, "one question")
+    site.flyball("answer", "pay", "yes")
+    at_rest(site, "pay")
+    assert len(lines(site, "ran")) == 1
+
+
+# What dies, and what is told to end.
+
+
+def _both_gone(site: Site) -> None:
+    """kill -9 of daemon and guardian together: nobody is left to end anything."""
+    found = site.ping()
+    for pid in (found["guardian"], found["pid"]):
+        os.kill(pid, signal.SIGSTOP)
+    _kill(found["guardian"], found["pid"])
+
+
+@pytest.mark.parametrize("kill", [_kill_daemon, _both_gone])
+def test_killed_in_a_run(kill: Callable[[Site], None], site: Site) -> None:
+    """What ran is ended, is lost, and is tried again as attempt 2, which is said. It has its slot back at once, also
+    where rules may run one at a time."""
+    script = "echo $FLYBALL_FIRING $FLYBALL_ATTEMPT >> ran; test $FLYBALL_ATTEMPT = 2 || exec sleep 1000"
+    site.write({}, rules={"long": runs(site, script)}, rule={"max_running": 1})
+    site.flyball("up", "-d")
+    id_ = fire(site, "long")["id"]
+    until(lambda: lines(site, "ran"), "its run")
+    kill(site)
+    site.flyball("up", "-d")
+    at_rest(site, "long")
+    assert lines(site, "ran") == [f"{id_} 1", f"{id_} 2"]
+    assert [one["cause"] for one in exits(site, "long")] == ["lost", "done"]
+    assert site.running() == {}
+    assert "begun 1 times" in site.log()
+
+
+def test_killed_in_a_call(site: Site) -> None:
+    """What a function started is ended as well, by the next daemon if there was no guardian left to do so."""
+    (site.folder / "functions.py").write_text(
+        "import os, pathlib, subprocess, time\n"
+        "def work():\n"
+        "    if pathlib.Path(os.environ['FLYBALL_SITE'], 'second').exists():\n"
+        "        return\n"
+        "    subprocess.Popen(['setsid', 'sleep', '1000'])\n"
+        "    pathlib.Path(os.environ['FLYBALL_SITE'], 'second').touch()\n"
+        "    time.sleep(1000)\n"
+    )
+    rule = {"triggers": [{"command": True}], "actions": [{"call": "functions:work", "retry": ONCE}]}
+    site.write({}, rules={"calls": rule})
+    site.flyball("up", "-d")
+    fire(site, "calls")
+    until(lambda: (site.folder / "second").exists(), "the call")
+    _both_gone(site)
+    site.flyball("up", "-d")
+    at_rest(site, "calls")
+    site.gone()
+    assert [one["cause"] for one in exits(site, "calls")] == ["lost", "done"]
+
+
+@pytest.mark.parametrize("action", ["run", "call"])
+def test_process_is_killed(action: str, site: Site) -> None:
+    """kill -9 of the command, or of the process of a call: a failure like any other, and it is tried again."""
+    (site.folder / "functions.py").write_text("import time\ndef work(): time.sleep(1000)\n")
+    deed: dict[str, Any] = {"run": ["sleep", "1000"]} if action == "run" else {"call": "functions:work"}
+    rule = {"triggers": [{"command": True}], "actions": [{**deed, "retry": ONCE}]}
+    site.write({}, rules={"dies": rule})
+    site.flyball("up", "-d")
+    fire(site, "dies")
+    first = until(lambda: site.running().get("dies"), "its process")
+    _kill(*first)
+    second = until(lambda: [pid for pid in site.running().get("dies", []) if pid not in first], "another process")
+    failed = exits(site, "dies")[0]
+    assert (failed["cause"], failed["error"], failed["signal"]) == ("error", "SIGKILL", 9)
+    assert len(second) == 1
+
+
+@pytest.mark.parametrize("way", ["down", "pause", "stop"])
+def test_told_to_end_in_a_run(way: str, site: Site) -> None:
+    """`flyball down`, `pause` and `stop` during a run end what it started, by its signal, which is no failure. What was
+    paused, or was running when the daemon went down, is run again; what was stopped is not wanted any more."""
+    script = "trap 'echo told >> ran; exit 1' TERM; echo begun >> ran; test -e go || while :; do sleep 0.02; done"
+    site.write({}, rules={"long": runs(site, script)})
+    site.flyball("up", "-d")
+    fire(site, "long")
+    until(lambda: lines(site, "ran"), "its run")
+    (site.folder / "go").touch()
+    if way == "down":
+        site.flyball("down")
+        assert site.running() == {}
+        site.flyball("up", "-d")
+    else:
+        site.flyball(way, "long")
+        until(lambda: not rule_of(site, "long")["running"], "its end")
+        assert site.running() == {}
+        assert rule_of(site, "long")["state"] == ("paused" if way == "pause" else "stopped")
+        site.flyball("resume" if way == "pause" else "start", "long", code=None)
+    at_rest(site, "long")
+    again = way != "stop"
+    assert lines(site, "ran") == ["begun", "told", *(["begun"] if again else [])]
+    assert [one["cause"] for one in exits(site, "long")] == ["stopped", *(["done"] if again else [])]
+    assert rule_of(site, "long")["state"] == "healthy"
+
+
+def test_full_disk(site: Site) -> None:
+    """Whoever fires a rule hears that nothing can be written down. A run under way waits with what it did, and does
+    nothing more; that is no failure. When there is room again it goes on, and nothing was done twice."""
+    rule = runs(site, "echo one >> ran; read x < gate")
+    rule["actions"].append({"run": ["sh", "-c", "echo two >> ran"], "cwd": str(site.folder), "retry": ONCE})
+    site.write({}, rules={"long": rule, "other": runs(site, "echo other >> ran")})
+    os.mkfifo(site.folder / "gate")
+    site.flyball("up", "-d")
+    fire(site, "long")
+    until(lambda: lines(site, "ran"), "its run")
+    daemon = site.ping()["pid"]
+    resource.prlimit(daemon, resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+    with pytest.raises(CommandError, match="no room left"):
+        fire(site, "other")
+    (site.folder / "gate").write_text("go\n")
+    until(lambda: "no room left" in site.ask("status")["trouble"], "that it is noticed")
+    assert lines(site, "ran") == ["one"]
+    resource.prlimit(daemon, resource.RLIMIT_FSIZE, NO_LIMIT)
+    at_rest(site, "long", "other")
+    assert lines(site, "ran") == ["one", "two"]
+    assert [one["cause"] for one in exits(site, "long")] == ["done"]
+    assert not site.ask("status")["trouble"]
+    assert fire(site, "other")["fate"] == "queued"
+    at_rest(site, "other")

@@ -71,7 +71,7 @@ def record(**fields: Shape) -> Shape:
     return Shape(Kind.MAP, fields=fields)
 
 
-OF_SESSIONS: Final = ("pending", "running", "completed")
+OF_SESSIONS: Final = ("pending", "running", "completed", "timed_out", "lost", "budget_exceeded")
 STATES: Final = (
     *("healthy", "degraded", "cooling", "quarantined", "halted", "paused", "finished", "stopped", "failed"),
     *OF_SESSIONS,

@@ -22,7 +22,7 @@ from flyball.runtimes.rule.actions.browser import PREFIX, place, sweep
 from flyball.runtimes.rule.browser import find_browser
 from flyball.runtimes.rule.deed import TIMED_OUT, ActionFailed, Scene
 from flyball.runtimes.rule.firing import Firing
-from flyball.runtimes.rule.workers import mark
+from flyball.runtimes.rule.marks import of_worker
 from tests.runtimes.rule.pages import served
 
 pytestmark = pytest.mark.skipif(find_browser(os.environ) is None, reason="no Chromium here: apt-get install chromium")
@@ -80,7 +80,7 @@ def step(verb: str, target: str, timeout: Span = MINUTE, name: str = "") -> Brow
 def belonging(scene: Scene) -> set[int]:
     """All living processes of the run's worker: by their mark, by the folder of the browser that they name, and what
     descends from those."""
-    said = os.fsencode(f"FLYBALL_RUN={mark(scene.run)}")
+    said = os.fsencode(f"FLYBALL_RUN={of_worker(scene.run)}")
     names = [os.fsencode(scene.folder)] if scene.folder is not None else []
     found = set()
     for pid in kernel.everybody():

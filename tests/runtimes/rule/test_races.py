@@ -51,6 +51,7 @@ def test_many_fire_at_once() -> None:
         fates = await asyncio.gather(*(stage.fire() for _ in range(50)))
         assert sorted(fates) == [Fate.FULL] * 47 + [Fate.QUEUED] * 3
         assert waiting(stage) == 3
+        assert sum(fired.dropped == Fate.FULL for fired in stage.fired()) == 1, "said once"
         await stage.pass_by(60)
         assert waiting(stage) == 0
         assert await stage.fire() is Fate.QUEUED

@@ -257,13 +257,13 @@ class Engine:
         if not self.queue.has_room(rule, len(data)):
             return await self._drop(firing, Fate.FULL, spark), ""
         self.queue.take_room(rule.name, len(data))
+        self._full.discard(rule.name)
         fired = Fired(unit=rule.name, id=id_, trigger=spark.trigger, depth=spark.depth)
         try:
             decision = await submit(self.governor, fired, {**spark.rows, firing.key: data})
         except BaseException:
             self.queue.give_room_back(rule.name, len(data))
             raise
-        self._full.discard(rule.name)
         self.queue.put(firing, len(data))
         self._say(rule.name, fired, decision)
         if rule.name not in self.posts:  # it was removed meanwhile

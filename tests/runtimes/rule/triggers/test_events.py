@@ -240,6 +240,19 @@ def test_fleet_held(release: Released) -> None:
     asyncio.run(play())
 
 
+@pytest.mark.parametrize("order", [Held(scope="fleet"), Held(scope="provider", labels={"provider": "shop"})])
+def test_orders_to_many(order: Held) -> None:
+    """An order to the fleet, or to all with a label, is about no unit, also where any unit is meant."""
+
+    async def play() -> None:
+        house = House(rule("tell", UnitEvent(unit="*", on=EVERYTHING)))
+        async with house.up() as up:
+            await up.happens(order)
+        assert house.said == []
+
+    asyncio.run(play())
+
+
 def test_granted_start_frees() -> None:
     """A unit that starts is held no more, whatever let it."""
 
@@ -264,7 +277,7 @@ def test_held_over_a_restart() -> None:
         async with house.up() as up:
             await up.happens(Held(unit="a"), Held(unit="b"), Released(unit="b"))
         async with house.up() as up:
-            await up.happens(started(unit="a"), started(unit="b"), Held(unit="b"))
+            await up.happens(started(unit="a"), Held(unit="b"))
         assert house.said == [("held", "a"), ("held", "b"), ("held", "b")]
 
     asyncio.run(play())

@@ -17,9 +17,11 @@ from flyball.core.time import SECOND
 from flyball.errors import FlyballError
 from flyball.governor import SystemClock
 from flyball.runtimes.rule.firing import Spark
-from flyball.runtimes.rule.triggers import files, watcher
-from flyball.runtimes.rule.triggers.files import FILE, LISTING, Files
+from flyball.runtimes.rule.triggers import files, fileset, watcher
+from flyball.runtimes.rule.triggers.files import Files
+from flyball.runtimes.rule.triggers.fileset import FILE, LISTING
 from flyball.runtimes.rule.triggers.listing import Pattern, identity
+from flyball.runtimes.rule.triggers.watcher import Change
 from flyball.store import Draft, Store
 from flyball.store.sqlite import SqliteStore
 from tests.runtimes.rule.triggers.belfry import WAIT_MAX, Belfry, Killed, rule, running
@@ -251,8 +253,10 @@ def test_while_nobody_was_there(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
-def test_many_small_writes(tmp_path: Path) -> None:
-    """A file that is written bit by bit is one firing, and it comes when the file is whole."""
+@pytest.mark.parametrize("reports", ["all", "first"])
+def test_many_small_writes(tmp_path: Path, reports: str) -> None:
+    """A file that is written bit by bit is one firing, and it comes when the file is whole; also where the system tells
+    only of the first bit."""
 
     async def play() -> None:
         house = House(tmp_path)
@@ -260,6 +264,15 @@ def test_many_small_writes(tmp_path: Path) -> None:
         sizes: list[int] = []
         house.bell.before = lambda spark: sizes.append(Path(spark.data["path"]).stat().st_size)
         async with house.up():
+            tell, told = house.source._told, 0
+
+            def only_first(changes: Sequence[Change]) -> None:
+                nonlocal told
+                told += 1
+                if reports == "all" or told == 1 or sizes:
+                    tell(changes)
+
+            house.source._told = only_first  # type: ignore[method-assign]  # reports get lost
             await watched(house)
             with (house.inbox / "a.csv").open("wb", buffering=0) as file:
                 for _ in range(60):
@@ -299,7 +312,7 @@ def test_changed_while_it_is_looked_at(tmp_path: Path, monkeypatch: pytest.Monke
             async with asyncio.timeout(WAIT_MAX):
                 while not reported.is_set():
                     await asyncio.sleep(0.01)
-                    touches = [touch for watch in house.source._watches.values() for touch in watch.touched.values()]
+                    touches = [touch for one in house.source._sets.values() for touch in one.touched.values()]
                     if any(touch.stamp is not None and touch.stamp.size == 7 for touch in touches):
                         reported.set()
             await house.settled()
@@ -313,7 +326,8 @@ def test_changed_while_it_is_looked_at(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_never_comes_to_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is written all the time is waited for only so long."""
-    monkeypatch.setattr(files, "WRITES_MAX", SECOND)
+    for module in (files, fileset):
+        monkeypatch.setattr(module, "WRITES_MAX", SECOND)
 
     async def play() -> None:
         house = House(tmp_path)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flyball.config.rules import Cron, Every, Missed, Rule
+from flyball.core.event import Fired
 from flyball.core.policy import Key
 from flyball.core.time import DAY, HOUR, MILLISECOND, MINUTE, SECOND, Instant, Span
 from flyball.errors import FlyballError, StoreCorrupt, StoreFull
@@ -201,6 +202,21 @@ def test_clock_was_wrong_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
 
     asyncio.run(play())
     assert "the clock was wrong then" in caplog.text
+
+
+def test_clock_behind_the_journal() -> None:
+    """A rule that is new while the clock is behind the journal counts from the end of that, as all others do."""
+
+    async def play() -> None:
+        scene = Scene(rule("watch", FIVE))
+        scene.clock.move(HOUR)
+        scene.bell.governor.submit(Fired(unit="other"))
+        scene.clock.move(-HOUR)
+        async with scene.up() as up:
+            await up.time.go(5 * MINUTE)
+        assert scene.fired == [START_OF_TIME + HOUR + 5 * MINUTE]
+
+    asyncio.run(play())
 
 
 # Times of the day.

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -17,29 +16,33 @@ import msgspec
 
 from flyball.config.rules import FileChange, Rule
 from flyball.core.policy import Key
-from flyball.core.time import FOREVER, MILLISECOND, MINUTE, SECOND, Instant, Span
+from flyball.core.time import FOREVER, MINUTE, SECOND, Instant, Span
 from flyball.governor import Governor
 from flyball.runtimes.driver import Sleep
 from flyball.runtimes.flag import Flag
 from flyball.runtimes.rule.firing import Bell, Fate, Spark
+from flyball.runtimes.rule.triggers.fileset import (
+    FILE,
+    LISTING,
+    SETTLES,
+    WRITES_MAX,
+    File,
+    FileSet,
+    Listing,
+    Rested,
+    file_of,
+)
 from flyball.runtimes.rule.triggers.listing import Pattern, Stamp, TooMany, identity, shown, stamp
 from flyball.runtimes.rule.triggers.striker import UNREADABLE, Striker, digest_of, place_of
 from flyball.runtimes.rule.triggers.watcher import Change, Watcher, watchfiles
 
 log = logging.getLogger(__name__)
 
-LISTING: Final = "files"
-FILE: Final = "file"
-"""The names of such records, where policies have theirs: one for each trigger, and one for each file of it."""
 LISTED_MAX: Final = 10_000
 """Files of one trigger that are remembered. Of more than this, only changes that are reported while somebody is there
 fire a rule."""
 LISTED_ALL_MAX: Final = 100_000
 """The same for all triggers together: they are in memory, too."""
-SETTLES: Final[Span] = 200 * MILLISECOND
-"""A file that looked the same for so long is not being written any more."""
-WRITES_MAX: Final[Span] = 10 * SECOND
-"""How long a file that is written all the time is waited for: a log never comes to rest."""
 LOOK_EVERY: Final[Span] = 2 * SECOND
 """How often it is looked whether the folders are still the same ones: one that comes later, or again, is watched."""
 FULL_WAIT: Final[Span] = 5 * SECOND
@@ -56,87 +59,6 @@ LIST_EVERY: Final[Span] = 1 * MINUTE
 R = TypeVar("R", bound=msgspec.Struct)
 
 
-class Listing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The record of one trigger."""
-
-    trigger: str
-    """The digest of it."""
-    too_many: bool = False
-    """There were more files than are remembered: none is."""
-
-
-class File(msgspec.Struct, frozen=True):
-    """The record of one file."""
-
-    path: str
-    mtime: int
-    size: int
-
-
-@dataclass(slots=True, eq=False)
-class _Touch:
-    """A path at which something changed, until it has come to rest."""
-
-    path: str
-    stamp: Stamp | None
-    since: Instant
-    due: Instant
-    reported: str = ""
-
-
-@dataclass(slots=True, eq=False)
-class _Watch:
-    """One trigger of one rule."""
-
-    rule: str
-    key: Key
-    trigger: FileChange
-    digest: str
-    pattern: Pattern
-    listed: dict[str, File] | None = None
-    """What is remembered; None: nothing, because there is too much of it."""
-    is_new: bool = True
-    """Nothing is known of what was there before: what is found now fires nothing."""
-    touched: dict[str, _Touch] = field(default_factory=dict)
-    lists: bool = False
-    """It is to be listed again."""
-
-    def head(self) -> Mapping[Key, bytes]:
-        return {self.key: msgspec.json.encode(Listing(self.digest, self.listed is None))}
-
-    def file_key(self, name: str) -> Key:
-        return Key(FILE, "unit", f"{self.key.subject}/{name}")
-
-    def forgotten(self) -> dict[Key, bytes | None]:
-        """The rows of all files, to be deleted."""
-        return dict.fromkeys(self.file_key(name) for name in self.listed or ())
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rested:
-    """A file that has come to rest, and is not as it is remembered."""
-
-    watch: _Watch
-    name: str
-    touch: _Touch
-    change: str
-    file: File | None
-
-    def rows(self) -> dict[Key, bytes | None]:
-        if self.watch.listed is None:
-            return {}
-        return {self.watch.file_key(self.name): msgspec.json.encode(self.file) if self.file is not None else None}
-
-    def remember(self) -> None:
-        """It is written down."""
-        if self.watch.listed is None:
-            return
-        if self.file is None:
-            self.watch.listed.pop(self.name, None)
-        else:
-            self.watch.listed[self.name] = self.file
-
-
 class Files:
     """Fires rules by changes of files."""
 
@@ -146,8 +68,8 @@ class Files:
         self._clock, self._store = governor.clock, governor.store
         self._wanted: dict[Key, tuple[str, FileChange]] = {}
         self._refit = False
-        self._watches: dict[Key, _Watch] = {}
-        self._by_folder: dict[str, list[_Watch]] = {}
+        self._sets: dict[Key, FileSet] = {}
+        self._by_folder: dict[str, list[FileSet]] = {}
         """By the folder that is really watched, without links."""
         self._folders: dict[str, tuple[int, int] | None] = {}
         """Of each folder, which one it is; None: it is not there."""
@@ -170,7 +92,7 @@ class Files:
 
     async def run(self) -> None:
         """Watch, until it is cancelled. What a run before this one knew is read again: it may have failed halfway."""
-        self._watches.clear()
+        self._sets.clear()
         self._refit = False
         watcher = Watcher(self._told, self._up, self._failed)
         try:
@@ -181,14 +103,14 @@ class Files:
                     self._refit = False
                     await self._fit({}, {})
                 await self._look(watcher)
-                await self._list_those([watch for watch in self._watches.values() if watch.lists])
+                await self._list_those([fileset for fileset in self._sets.values() if fileset.lists])
                 await self._fire()
                 await self._striker.sleep(self._poked, self._wakes_at())
         finally:
             watcher.close()
 
     def _wakes_at(self) -> Instant:
-        due = (touch.due for watch in self._watches.values() for touch in watch.touched.values())
+        due = (touch.due for fileset in self._sets.values() for touch in fileset.touched.values())
         return min((self._look_at, self._list_at, *due))
 
     # Which files are watched.
@@ -197,28 +119,28 @@ class Files:
         """Watch for every trigger that there is now. One that did not change is not touched."""
         wanted = self._wanted
         rows: dict[Key, bytes | None] = dict.fromkeys(key for key in heads if key not in wanted)
-        for key, watch in list(self._watches.items()):
-            if key not in wanted or wanted[key][1] != watch.trigger:
-                del self._watches[key]
-                rows |= {key: None, **watch.forgotten()}
+        for key, fileset in list(self._sets.items()):
+            if key not in wanted or wanted[key][1] != fileset.trigger:
+                del self._sets[key]
+                rows |= {key: None, **fileset.forgotten()}
         for key, (rule, trigger) in wanted.items():
-            if key not in self._watches:
+            if key not in self._sets:
                 digest = digest_of(trigger)
-                self._watches[key] = watch = _Watch(rule, key, trigger, digest, Pattern(trigger.pattern))
+                self._sets[key] = fileset = FileSet(rule, key, trigger, digest, Pattern(trigger.pattern))
                 head = _decoded(Listing, heads.get(key))
                 if head is not None and head.trigger == digest:
-                    watch.is_new = False
-                    watch.listed = None if head.too_many else {}
+                    fileset.is_new = False
+                    fileset.listed = None if head.too_many else {}
         for key, data in files.items():
             subject, _, name = key.subject.rpartition("/")
-            known = self._watches.get(Key(LISTING, "unit", subject))
+            known = self._sets.get(Key(LISTING, "unit", subject))
             file = _decoded(File, data)
             if known is None or known.is_new or known.listed is None or file is None:
                 rows[key] = None
             else:
                 known.listed[name] = file
         await self._striker.keep(rows)
-        await self._list_those([watch for watch in self._watches.values() if watch.is_new])
+        await self._list_those([fileset for fileset in self._sets.values() if fileset.is_new])
         self._rewatches = True
         self._look_at = 0
 
@@ -231,18 +153,18 @@ class Files:
         if now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY
-        folders = {watch.pattern.folder: watch.pattern.is_deep for watch in self._watches.values()}
-        for watch in self._watches.values():
-            folders[watch.pattern.folder] |= watch.pattern.is_deep
+        folders = {fileset.pattern.folder: fileset.pattern.is_deep for fileset in self._sets.values()}
+        for fileset in self._sets.values():
+            folders[fileset.pattern.folder] |= fileset.pattern.is_deep
         found = await asyncio.to_thread(_which, folders)
         if found == self._folders and not self._rewatches:
             return
         self._folders, self._rewatches = found, False
         real = await asyncio.to_thread(_real, [folder for folder, which in found.items() if which is not None])
         self._by_folder = {}
-        for watch in self._watches.values():
-            if watch.pattern.folder in real:
-                self._by_folder.setdefault(real[watch.pattern.folder], []).append(watch)
+        for fileset in self._sets.values():
+            if fileset.pattern.folder in real:
+                self._by_folder.setdefault(real[fileset.pattern.folder], []).append(fileset)
         flat = {real[folder] for folder in real if not folders[folder]}
         deep = {real[folder] for folder in real if folders[folder]}
         watcher.watch(sorted(flat - deep), sorted(deep))
@@ -254,8 +176,8 @@ class Files:
 
     def _up(self) -> None:
         """All folders are watched, or it is time: list everything."""
-        for watch in self._watches.values():
-            watch.lists = True
+        for fileset in self._sets.values():
+            fileset.lists = True
         self._list_at = self._clock.now() + LIST_EVERY
         self._poked.set()
 
@@ -269,7 +191,7 @@ class Files:
 
     def _told(self, changes: Sequence[Change]) -> None:
         now = self._clock.now()
-        if sum(len(watch.touched) for watch in self._watches.values()) >= TOUCHED_MAX:
+        if sum(len(fileset.touched) for fileset in self._sets.values()) >= TOUCHED_MAX:
             log.warning("%d files wait already: what the system tells of others is not heard", TOUCHED_MAX)
             return
         for change in changes:
@@ -277,66 +199,66 @@ class Files:
                 self._rewatches, self._look_at = True, 0
             folder = os.path.dirname(change.path)  # noqa: PTH120 - there may be thousands
             while True:
-                for watch in self._by_folder.get(folder, ()):
-                    self._hear(watch, folder, change, now)
+                for fileset in self._by_folder.get(folder, ()):
+                    self._hear(fileset, folder, change, now)
                 if folder in ("/", ""):
                     break
                 folder = os.path.dirname(folder)  # noqa: PTH120 - there may be thousands
         self._poked.set()
 
-    def _hear(self, watch: _Watch, folder: str, change: Change, now: Instant) -> None:
+    def _hear(self, fileset: FileSet, folder: str, change: Change, now: Instant) -> None:
         relative = change.path[len(folder) :].lstrip("/")
-        path = f"{watch.pattern.folder.rstrip('/')}/{relative}"
+        path = f"{fileset.pattern.folder.rstrip('/')}/{relative}"
         if change.is_folder:
-            watch.lists |= watch.pattern.is_deep and change.kind == "created"
-        elif watch.pattern.matches(relative):
-            _touch(watch, path, change.stamp, now, change.kind)
-        elif change.kind == "deleted" and watch.pattern.is_deep and watch.listed:
+            fileset.lists |= fileset.pattern.is_deep and change.kind == "created"
+        elif fileset.pattern.matches(relative):
+            fileset.touch(path, change.stamp, now, change.kind)
+        elif change.kind == "deleted" and fileset.pattern.is_deep and fileset.listed:
             inside = f"{shown(path)}/"
-            watch.lists |= any(file.path.startswith(inside) for file in watch.listed.values())
+            fileset.lists |= any(file.path.startswith(inside) for file in fileset.listed.values())
 
     # What changed.
 
-    async def _list_those(self, watches: Iterable[_Watch]) -> None:
+    async def _list_those(self, watches: Iterable[FileSet]) -> None:
         now = self._clock.now()
-        room = LISTED_ALL_MAX - sum(len(watch.listed or ()) for watch in self._watches.values())
-        for watch in watches:
-            watch.lists = False
-            if watch.listed is None and not watch.is_new:
+        room = LISTED_ALL_MAX - sum(len(fileset.listed or ()) for fileset in self._sets.values())
+        for fileset in watches:
+            fileset.lists = False
+            if fileset.listed is None and not fileset.is_new:
                 continue
-            known = len(watch.listed or ())
+            known = len(fileset.listed or ())
             try:
-                found = await asyncio.to_thread(_listed, watch.pattern, min(LISTED_MAX, room + known))
+                found = await asyncio.to_thread(_listed, fileset.pattern, min(LISTED_MAX, room + known))
             except OSError as error:
-                log.warning("%s: %s cannot be listed now: %s", watch.rule, watch.trigger.pattern, error)
+                log.warning("%s: %s cannot be listed now: %s", fileset.rule, fileset.trigger.pattern, error)
                 continue
             room += known - len(found or ())
             if found is None:
-                await self._give_up(watch)
-            elif watch.is_new:
-                watch.listed = {name: _file(path, looks) for name, (path, looks) in found.items()}
-                rows = {watch.file_key(name): msgspec.json.encode(file) for name, file in watch.listed.items()}
-                await self._striker.keep({**rows, **watch.head()})
-                watch.is_new = False
+                await self._give_up(fileset)
+            elif fileset.is_new:
+                fileset.listed = {name: file_of(path, looks) for name, (path, looks) in found.items()}
+                rows = {fileset.file_key(name): msgspec.json.encode(file) for name, file in fileset.listed.items()}
+                await self._striker.keep({**rows, **fileset.head()})
+                fileset.is_new = False
             else:
-                _compare(watch, found, now)
+                fileset.compare(found, now)
 
-    async def _give_up(self, watch: _Watch) -> None:
+    async def _give_up(self, fileset: FileSet) -> None:
         """There are too many files to remember."""
         text = "%s: %s means too many files to remember (%d, and %d for all rules): what changes while nobody is there "
         text += "does not fire it"
-        log.warning(text, watch.rule, watch.trigger.pattern, LISTED_MAX, LISTED_ALL_MAX)
-        rows = watch.forgotten()
-        watch.listed, watch.is_new = None, False
-        await self._striker.keep({**rows, **watch.head()})
+        log.warning(text, fileset.rule, fileset.trigger.pattern, LISTED_MAX, LISTED_ALL_MAX)
+        rows = fileset.forgotten()
+        fileset.listed, fileset.is_new = None, False
+        await self._striker.keep({**rows, **fileset.head()})
 
     async def _fire(self) -> None:
         """Ring for what has come to rest."""
         now = self._clock.now()
         due = [
-            (watch, name, touch)
-            for watch in self._watches.values()
-            for name, touch in watch.touched.items()
+            (fileset, name, touch)
+            for fileset in self._sets.values()
+            for name, touch in fileset.touched.items()
             if touch.due <= now
         ]
         if not due:
@@ -344,10 +266,10 @@ class Files:
         looks = await asyncio.to_thread(_stamps, [touch.path for _, _, touch in due])
         now = self._clock.now()
         kept: dict[Key, bytes | None] = {}
-        quiet: list[_Rested] = []
-        loud: dict[str, list[_Rested]] = {}
-        for (watch, name, touch), look in zip(due, looks, strict=True):
-            if watch.touched.get(name) is not touch:  # it changed meanwhile: its time comes
+        quiet: list[Rested] = []
+        loud: dict[str, list[Rested]] = {}
+        for (fileset, name, touch), look in zip(due, looks, strict=True):
+            if fileset.touched.get(name) is not touch:  # it changed meanwhile: its time comes
                 continue
             if isinstance(look, OSError):
                 touch.due = now + LOOK_EVERY
@@ -355,13 +277,13 @@ class Files:
             if look != touch.stamp and now - touch.since < WRITES_MAX:
                 touch.stamp, touch.due = look, now + SETTLES
                 continue
-            del watch.touched[name]
-            change = _change(watch, name, look, touch.reported)
+            del fileset.touched[name]
+            change = fileset.change(name, look, touch.reported)
             if change is None:
                 continue
-            rested = _Rested(watch, name, touch, change, _file(touch.path, look) if look is not None else None)
-            if change in watch.trigger.on:
-                loud.setdefault(watch.rule, []).append(rested)
+            rested = Rested(fileset, name, touch, change, file_of(touch.path, look) if look is not None else None)
+            if change in fileset.trigger.on:
+                loud.setdefault(fileset.rule, []).append(rested)
             else:
                 quiet.append(rested)
                 kept |= rested.rows()
@@ -371,11 +293,11 @@ class Files:
         rules = iter(loud.values())
         while some := list(islice(rules, RULES_MAX)):
             await asyncio.gather(*(self._ring(found) for found in some))
-        for watch in self._watches.values():
-            if watch.listed is not None and len(watch.listed) > LISTED_MAX:
-                await self._give_up(watch)
+        for fileset in self._sets.values():
+            if fileset.listed is not None and len(fileset.listed) > LISTED_MAX:
+                await self._give_up(fileset)
 
-    async def _ring(self, found: "Sequence[_Rested]") -> None:
+    async def _ring(self, found: "Sequence[Rested]") -> None:
         """Ring for files that one rule is for, the oldest first. Those that its queue has no room for wait where they
         are, on the disk."""
         found = sorted(found, key=lambda rested: rested.file.mtime if rested.file is not None else 0)
@@ -390,53 +312,15 @@ class Files:
                 at = self._clock.now() + FULL_WAIT
                 for rested in (*full, *found[start + RINGS_MAX :]):
                     rested.touch.due = at
-                    rested.watch.touched.setdefault(rested.name, rested.touch)
+                    rested.fileset.touched.setdefault(rested.name, rested.touch)
                 break
 
 
-def _touch(watch: _Watch, path: str, looks: Stamp | None, now: Instant, reported: str = "") -> None:
-    """Something changed there. Whether it comes to rest is seen from now on; how long that may take, from the first
-    time."""
-    name = identity(path)
-    known = watch.touched.get(name)
-    since = known.since if known is not None else now
-    if known is not None and known.reported == "created":
-        reported = "created"
-    watch.touched[name] = _Touch(path, looks, since, min(now + SETTLES, since + WRITES_MAX), reported)
-
-
-def _compare(watch: _Watch, found: Mapping[str, tuple[str, Stamp]], now: Instant) -> None:
-    """Touch whatever is not as it is remembered, and is not being looked at already."""
-    listed = watch.listed or {}
-    for name, (path, looks) in found.items():
-        known = listed.get(name)
-        if (known is None or (known.mtime, known.size) != looks) and name not in watch.touched:
-            _touch(watch, path, looks, now)
-    for name in listed.keys() - found.keys() - watch.touched.keys():
-        watch.touched[name] = _Touch(listed[name].path, None, now, now + SETTLES)
-
-
-def _change(watch: _Watch, name: str, look: Stamp | None, reported: str) -> str | None:
-    """What happened to a file, all in all. Where nothing is remembered, what was reported."""
-    if watch.listed is None:
-        return "deleted" if look is None else "created" if reported == "created" else "modified"
-    known = watch.listed.get(name)
-    if known is None:
-        return "created" if look is not None else None
-    if look is None:
-        return "deleted"
-    return "modified" if (known.mtime, known.size) != look else None
-
-
-def _spark(rested: _Rested) -> Spark:
+def _spark(rested: Rested) -> Spark:
     path, change = shown(rested.touch.path), rested.change
     said: dict[str, Any] = {"kind": "file", "path": path, "name": path.rpartition("/")[2], "change": change}
     trigger = "file deleted" if change == "deleted" else "file"  # a file that goes does not join one that came
-    return Spark(rule=rested.watch.rule, trigger=trigger, data=said, rows=rested.rows(), joins=True, comes_again=True)
-
-
-def _file(path: str, looks: Stamp) -> File:
-    return File(shown(path), looks.mtime, looks.size)
+    return Spark(rule=rested.fileset.rule, trigger=trigger, data=said, rows=rested.rows(), joins=True, comes_again=True)
 
 
 def _is_about_a_name(error: Exception) -> bool:
