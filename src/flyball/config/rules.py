@@ -278,6 +278,12 @@ class Rule:
         return hashlib.blake2b(msgspec.json.encode(_tagged(defined), order="sorted"), digest_size=8).hexdigest()
 
     @property
+    def asks_for_units(self) -> bool:
+        """Whether its condition or a template of its actions may name units: what those are takes a while to find
+        out."""
+        return "units" in self.when or b"units" in msgspec.json.encode(_tagged(self.actions))
+
+    @property
     def deadline(self) -> Span:
         """How long one run may last, with all that it may have to wait for people."""
         return self.timeout + sum(action.approve.timeout for action in self.actions if action.approve is not None)

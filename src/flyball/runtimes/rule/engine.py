@@ -101,6 +101,8 @@ class Engine:
         self._sources: dict[Making, tuple[Source, asyncio.Task[None]]] = {}
         self._making: Mapping[type, Making] = {}
         self._chains: OrderedDict[str, tuple[str, int]] = OrderedDict()
+        self._about_units: set[str] = set()
+        """Rules that have to know how units are."""
         self._units_at: Instant = 0
         self._units_known: Mapping[str, Any] = {}
         self._in_line: set[RulePost] = set()
@@ -180,6 +182,7 @@ class Engine:
     def _listen(self, rules: Sequence[Rule]) -> None:
         """Have a source for every kind of trigger that there is. Those that are there are told of all rules before
         they run."""
+        self._about_units = {rule.name for rule in rules if rule.asks_for_units}
         kinds = {type(trigger) for rule in rules for trigger in rule.triggers}
         makings = {self._making[kind] for kind in kinds if kind in self._making}
         for source, _ in self._sources.values():
@@ -319,10 +322,10 @@ class Engine:
 
     async def holds(self, rule: Rule, firing: Firing) -> bool | Exception:
         """Whether the rule's condition holds now; or why that cannot be said."""
+        if rule.name in self._about_units:
+            await self._know_units()
         if not rule.when:
             return True
-        if "units" in rule.when:
-            await self._know_units()
         try:
             return expressions.compiled(rule.when).holds(self._names(rule, firing))
         except ConditionError as error:

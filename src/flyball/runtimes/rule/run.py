@@ -145,8 +145,7 @@ class RuleRun:
     async def _approved(self, action: Action) -> bool:
         if action.approve is None:
             return True
-        text = self._filled(action.approve.text, action.id)
-        return await self.approve(action, text if isinstance(text, str) else str(text))
+        return await self.approve(action, self._filled_text(action.approve.text, action.id))
 
     async def _insist(self, action: Action, deed: Deed, step: str) -> Mapping[str, Any]:
         """Try it as often as its settings say."""
@@ -247,9 +246,9 @@ class RuleRun:
 
     # Templates.
 
-    def _filled(self, value: Any, action: str) -> Any:
+    def _filled_text(self, text: str, action: str) -> str:
         try:
-            return templates.fill(value, self.names(self._results))
+            return templates.fill_text(text, self.names(self._results))
         except TemplateError as error:
             raise _unfilled(error, action) from None
 
