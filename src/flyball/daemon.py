@@ -60,6 +60,8 @@ class Daemon:
         """One command at a time: they share what was read of the journal."""
         self._changing = asyncio.Lock()
         """One reload, or the end, at a time. Both wait for units to end; commands do not wait for that."""
+        self._reloading = asyncio.Lock()
+        """One reload at a time, from the reading on: what was read later is what counts."""
         self._ending = asyncio.Event()
         self._told_at = 0.0
         self._orphaned = False
@@ -80,7 +82,7 @@ class Daemon:
             await server.open()
             self._listen()
             await self._fleet.begin()
-            await self._begin_rules()
+            await self._begin_rules(booting=True)
             self._say_ready()
             await self._ending.wait()
             await self._end()
@@ -197,14 +199,15 @@ class Daemon:
 
     # Rules.
 
-    async def _begin_rules(self) -> None:
+    async def _begin_rules(self, *, booting: bool) -> None:
         """What runs rules is in memory only where there are any, and only then their files are looked at."""
         if self._fleet.plan.rules:
             from flyball.rulebook import Rulebook  # noqa: PLC0415 - as above
 
             changes = self._folder / app.CHANGES
-            self._rules = Rulebook(self._fleet, self._governor, self._folder, self._guard, changes=changes)
-            await self._rules.begin()
+            rules = Rulebook(self._fleet, self._governor, self._folder, self._guard, changes=changes)
+            await rules.begin(booting=booting)
+            self._rules = rules
             self._keep(self._watch_files())
 
     @property
@@ -227,19 +230,29 @@ class Daemon:
     async def _watch_files(self) -> None:
         """Apply the rules of files that changed, as soon as they are at rest. Bad ones are told of, and change
         nothing."""
-        watch = SourceWatch(self._fleet.plan.sources)
+        watch = SourceWatch(self._fleet.plan)
         while True:
             await asyncio.sleep(LOOK_EVERY)
+            watch.use(self._fleet.plan)
             if not self._fleet.plan.limits.auto_reload or not await asyncio.to_thread(watch.has_changed):
                 continue
-            with contextlib.suppress(FlyballError):  # it is in the log already, and people are shown it
+            try:
                 await self._reload(rules_only=True)
-            watch.use(self._fleet.plan.sources)
+            except CommandError:
+                pass  # it is in the log already, and people are shown it
+            except FlyballError as error:
+                log.error("not reloaded: %s. %s", error, error.remedy)
+            except Exception:  # a fault of ours is the end of this reload, and not of looking
+                log.exception("not reloaded")
 
     # Other settings.
 
     async def _reload(self, *, rules_only: bool = False) -> Changes:
         """Apply what changed in the settings; or the rules alone, if nothing else changed."""
+        async with self._reloading:
+            return await self._read_and_apply(rules_only=rules_only)
+
+    async def _read_and_apply(self, *, rules_only: bool) -> Changes:
         source = self._fleet.plan.source
         try:
             plan = await asyncio.to_thread(ask_for_plan, Path(source) if source else self._config, self._env)
@@ -260,7 +273,7 @@ class Daemon:
             if self._rules is not None:
                 changes = changes.and_those(await self._rules.change(plan))
             else:
-                await self._begin_rules()
+                await self._begin_rules(booting=False)
                 changes = changes.and_those(Changes(tuple(rule.name for rule in plan.rules), (), (), 0))
         log.info("reloaded: %s", _summary(changes))
         return changes

@@ -63,13 +63,14 @@ class Rulebook:
         """All rules."""
         return self._engine.rules.keys()
 
-    async def begin(self) -> None:
-        """Begin with the rules of the fleet's plan, after the fleet has: what was lost is judged by then."""
+    async def begin(self, *, booting: bool) -> None:
+        """Begin with the rules of the fleet's plan, after the fleet has: what was lost is judged by then. `booting`:
+        the daemon starts; otherwise it is told of its first rules later."""
         plan = self._fleet.plan
         await self._fleet.revise(plan.rules)
         limits = plan.limits
         await self._engine.begin(
-            plan.rules, running_max=limits.running_max, queued_max=limits.queued_max, making=self._making()
+            plan.rules, running_max=limits.running_max, queued_max=limits.queued_max, making=self._making(booting)
         )
 
     async def change(self, plan: Plan) -> Changes:
@@ -107,7 +108,7 @@ class Rulebook:
             counts.update({f"refused: {code}": number for code, number in refused.items()})
         return counts
 
-    def _making(self) -> Mapping[type, Making]:
+    def _making(self, booting: bool) -> Mapping[type, Making]:
         """How the source of each kind of trigger is made. Most of them need packages that are extras."""
         engine, governor = self._engine, self._governor
 
@@ -137,14 +138,14 @@ class Rulebook:
             self._webhooks = Webhooks(engine, governor, self._listen)
             return self._webhooks
 
-        return {
+        making: dict[type, Making] = {
             Every: partial(timers, Every),
             Cron: partial(timers, Cron),
             FileChange: files,
             UnitEvent: events,
-            Startup: startup,
             Webhook: webhooks,
         }
+        return making | {Startup: startup} if booting else making
 
     def _states(self) -> Mapping[str, Any]:
         plan = self._fleet.plan

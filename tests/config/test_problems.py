@@ -113,8 +113,7 @@ def _problems(text: str, folder: Path) -> list[str]:
         ),
         (
             f"quarantine: {{cooldown_ladder_seconds: {[1] * 33}}}\n",
-            f"f.yaml:1:39: quarantine.cooldown_ladder_seconds is [{'1, ' * 19}1…; "
-            "allowed: a list of at most 32, each a number at least 0.000001 and at most 315360000",
+            "f.yaml:1:39: quarantine.cooldown_ladder_seconds: has 33 entries; allowed: at most 32",
         ),
         (
             "circuit_breaker: {labels: [two words]}\n",

@@ -9,11 +9,14 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]  # it ships no types
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from flyball.cli import main
 from flyball.config import Settings, json_schema, load, rule_settings, rule_texts
 from flyball.config.plan import RuleLimits, decode
 from flyball.config.planning import read_plan
+from flyball.config.rule_settings import ActionSection, RuleSection, TriggerSection
 from flyball.config.rule_shown import rule_shown
 from flyball.config.rules import (
     Action,
@@ -443,7 +446,6 @@ def test_templates_that_are_right(tmp_path: Path) -> None:
 def test_alike_is_not_the_same(one: str, other: str, tmp_path: Path) -> None:
     """A condition that is right says nothing for another one that only looks like it."""
     for order in ((one, other), (other, one)):
-        rule_texts._condition_problems.cache_clear()
         rules = [
             f"  {name}:\n    {T}\n    when: {json.dumps(when)}\n    {A}\n"
             for name, when in zip("ab", order, strict=True)
@@ -621,6 +623,39 @@ def test_missing_packages(module: str, text: str, tmp_path: Path, monkeypatch: p
     finally:
         rule_settings.cron_fault.cache_clear()
         rule_texts.has_cel.cache_clear()
+
+
+def test_too_many(tmp_path: Path) -> None:
+    """A list that is too long is told with its length, and how long it may be."""
+    (found,) = _problems(f"rules:\n  r:\n    triggers: [{'{command: true}, ' * 40}]\n    {A}\n", tmp_path)
+    assert found == "f.yaml:3:15: rules.r.triggers: has 40 entries; allowed: at most 32"
+
+
+KEYS = sorted({*RuleSection.model_fields, *ActionSection.model_fields, *TriggerSection.model_fields, "url", "with"})
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 10**20) | st.sampled_from(["", "5m", "x", "{{", "{{ x }}", "a:b", "u"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rule=VALUES, trigger=VALUES, action=VALUES)
+def test_anything(rule: Any, trigger: Any, action: Any, tmp_path: Path) -> None:
+    """Whatever stands where a rule, a trigger or an action should, it is read or refused with its place."""
+    for text in (
+        json.dumps({"rules": {"r": rule}}),
+        json.dumps({"rules": {"r": {"triggers": [trigger], "actions": [action]}}}),
+        json.dumps({"rules": {"r": {"triggers": [{"command": True}], "actions": [action]}}}),
+    ):
+        file = tmp_path / "f.yaml"
+        file.write_text(text)
+        problems = []
+        try:
+            load(file, env={}).warnings()
+        except SettingsError as error:
+            problems = error.problems
+        assert all(problem.startswith(f"{file}:1:") for problem in problems)
 
 
 # The plan.

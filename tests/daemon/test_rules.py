@@ -254,7 +254,7 @@ def test_dead_api_fails_its_trials(site: Site, api: _Api) -> None:
 
 # Loops.
 
-LOOPS_AT = 20
+LOOPS_AT = 10
 """Steps of one pattern within a minute: a loop. 100 by default; fewer take less time."""
 
 
@@ -463,7 +463,7 @@ def test_process_is_killed(action: str, site: Site) -> None:
     site.write({}, rules={"dies": rule})
     site.flyball("up", "-d")
     fire(site, "dies")
-    first = until(lambda: site.running().get("dies"), "its process")
+    first = until(lambda: site.running().get("dies", []), "its process")
     _kill(*first)
     second = until(lambda: [pid for pid in site.running().get("dies", []) if pid not in first], "another process")
     failed = exits(site, "dies")[0]

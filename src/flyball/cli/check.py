@@ -16,8 +16,9 @@ from flyball.errors import SettingsError
 def check(file: Path | None, as_json: bool) -> int:
     """Say what is wrong with FILE, or with the settings that are found.
 
-    Exits 0 if they are good, 2 if they are not. Problems are printed as FILE:LINE:COLUMN: what is wrong. Warnings do
-    not make a file bad: they tell of thresholds that can never be reached.
+    Exits 0 if they are good, 2 if they are not. Problems are printed as FILE:LINE:COLUMN: what is wrong; rules that
+    fire each other for ever are drawn. Warnings do not make a file bad: they tell of thresholds that can never be
+    reached, and of rules that may fire each other.
     """
     try:
         settings = load(file)

@@ -46,6 +46,14 @@ def _known(section: type[BaseModel]) -> Mapping[str, Key]:
     return {name: key for key in keys_of(section) for name in (key.name, *key.also)}
 
 
+@functools.cache
+def _settled(section: type[BaseModel]) -> frozenset[str]:
+    """The names that stay as they are, and what is in them too: most rules have no others."""
+    return frozenset(
+        name for name, key in _known(section).items() if name == key.name and (key.section is None or key.listed)
+    )
+
+
 def _section_of(annotation: Any) -> type[BaseModel] | None:
     for kind in (annotation, *get_args(annotation)):
         plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
@@ -75,7 +83,7 @@ def canonical(given: Given, problems: list[str], section: type[BaseModel] = Sett
     if not isinstance(given.value, dict):
         return given
     known = _known(section)
-    if not any(key not in known or known[key].section or known[key].name != key for key in given.value):
+    if given.value.keys() <= _settled(section):
         return given
     renamed: dict[str, Given] = {}
     for name, value in given.value.items():

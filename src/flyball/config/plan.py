@@ -34,6 +34,8 @@ class Plan:
     limits: RuleLimits = RuleLimits()
     sources: tuple[str, ...] = ()
     """Files and folders that it was read from: when one of them changes, so may the rules."""
+    read_at: int = 0
+    """When that was, in nanoseconds since 1970, as file systems count."""
     policies: tuple[AnyPolicy, ...]
     """Of whatever is not one of the units."""
     own: Mapping[str, tuple[AnyPolicy, ...]]

@@ -4,6 +4,7 @@ settings itself: it writes the plan to its output, or what is wrong with the set
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,7 @@ def read_plan(config: Path | None, env: Mapping[str, str]) -> tuple[Plan, Sequen
     from flyball.config.build import rule_policies, unit_policies  # noqa: PLC0415 - see above
     from flyball.config.layers import load  # noqa: PLC0415 - see above
 
+    read_at = time.time_ns()
     settings = load(config, env=env)
     if settings.lacking:
         raise SettingsError(list(settings.lacking))
@@ -61,6 +63,7 @@ def read_plan(config: Path | None, env: Mapping[str, str]) -> tuple[Plan, Sequen
             auto_reload=settings.rule.auto_reload,
         ),
         sources=settings.sources,
+        read_at=read_at,
         policies=settings.policies(),
         own=own,
         jitter=settings.restart_policy.jitter,

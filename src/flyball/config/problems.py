@@ -60,6 +60,9 @@ def _problem(detail: ErrorDetails, given: Given) -> str:
         return _unknown(path, given)
     context: dict[str, Any] = detail.get("ctx", {})
     found = given.find(path) or given
+    if detail["type"] == "too_long":
+        most, count = context["max_length"], context["actual_length"]
+        return f"{found.at}: {dotted(path)}: has {count or f'more than {most}'} entries; allowed: at most {most}"
     shown = _shown_of_unit(path, found) if path[:1] in (("units",), ("rules",)) else _shown(found)
     if detail["type"] == "value_error":
         return f"{found.at}: {dotted(path)} is {shown}; it {context['error']}"

@@ -3,25 +3,37 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from flyball.config.plan import Plan, RuleLimits
 
-_Marks = dict[str, tuple[int, int, int]]
+
+class _Mark(NamedTuple):
+    written: int
+    size: int
+    inode: int
+    changed: int
+
+
+_Marks = dict[str, _Mark]
 
 
 class SourceWatch:
     """Looks at files and folders now and then. A change is one when two looks in a row saw the same: whoever is still
     writing is left to it."""
 
-    def __init__(self, sources: Sequence[str]) -> None:
-        self._sources = tuple(sources)
-        self._known = self._last = _marks(self._sources)
+    def __init__(self, plan: Plan) -> None:
+        self._sources: tuple[str, ...] = ()
+        self._known: _Marks = {}
+        self._last: _Marks = {}
+        self.use(plan)
 
-    def use(self, sources: Sequence[str]) -> None:
-        """Look at these from now on."""
-        if tuple(sources) != self._sources:
-            self._sources = tuple(sources)
-            self._known = self._last = _marks(self._sources)
+    def use(self, plan: Plan) -> None:
+        """Look at the files of that plan from now on. What changed after it was read is a change."""
+        if plan.sources != self._sources:
+            self._sources = plan.sources
+            self._last = _marks(self._sources)
+            self._known = {file: mark for file, mark in self._last.items() if mark.changed < plan.read_at}
 
     def has_changed(self) -> bool:
         """Whether they changed, and are at rest. Said once."""
@@ -49,7 +61,7 @@ def _marks(sources: Sequence[str]) -> _Marks:
                 stat = file.stat()
             except OSError:
                 continue
-            marks[str(file)] = stat.st_mtime_ns, stat.st_size, stat.st_ino
+            marks[str(file)] = _Mark(stat.st_mtime_ns, stat.st_size, stat.st_ino, stat.st_ctime_ns)
     return marks
 
 
@@ -61,4 +73,4 @@ def same_but_rules(one: Plan, other: Plan) -> bool:
 def _without_rules(plan: Plan) -> Plan:
     units = {unit.name for unit in plan.units}
     own = {name: policies for name, policies in plan.own.items() if name in units}
-    return replace(plan, rules=(), limits=RuleLimits(), sources=(), own=own)
+    return replace(plan, rules=(), limits=RuleLimits(), sources=(), read_at=0, own=own)

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
@@ -62,7 +63,7 @@ def _length(given: object) -> Span:
         raise ValueError("should be a length of time such as 10s, 5m or 1h30m, or a number of seconds")
     if isinstance(given, str):
         try:
-            length = parse_span(given)
+            length = _parsed(given)
         except ValueError:
             raise ValueError("should be a length of time such as 500ms, 10s, 5m or 1h30m") from None
     else:
@@ -71,6 +72,10 @@ def _length(given: object) -> Span:
     if not 0 <= length <= SECONDS_MAX * SECOND:
         raise ValueError("should be a length of time from 0 to ten years")
     return length
+
+
+_parsed: Final = lru_cache(maxsize=1_000)(parse_span)
+"""Of ten thousand rules most have one of a few lengths."""
 
 
 def _bytes(given: object) -> int:

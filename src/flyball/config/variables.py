@@ -90,7 +90,7 @@ class _Filling:
         return self._section(self._rule, rule, ("rules", name))
 
     def _section(self, fills: "Mapping[str, _Fill]", given: Given, path: "_Path") -> Given:
-        if not isinstance(given.value, dict):
+        if not isinstance(given.value, dict) or fills.keys().isdisjoint(given.value):
             return given
         filled = {}
         for key in fills.keys() & given.value.keys():

@@ -88,7 +88,7 @@ def _not_yaml(error: yaml.YAMLError, text: str, name: str, places: bool) -> str:
 class _YamlReader:
     """Reads the events of a YAML text once, and gives each value its place."""
 
-    def __init__(self, events: Iterator[yaml.Event], name: str, places: bool) -> None:
+    def __init__(self, events: Iterator[Any], name: str, places: bool) -> None:
         self.problems: list[str] = []
         self._events = events
         self._name = name
@@ -171,10 +171,12 @@ class _YamlReader:
         merged: dict[str, Given] = {}
         events = self._events
         for event in events:
-            if type(event) is yaml.MappingEndEvent:
+            kind = type(event)
+            if kind is yaml.MappingEndEvent:
                 break
             key_at = self._place(event.start_mark)
-            word = self._word(event, key_at, depth)
+            is_word = kind is yaml.ScalarEvent and event.anchor is None
+            word = event.value if is_word else self._word(event, key_at, depth)
             value = self._value(next(events), key_at, depth + 1)
             if word is None:
                 self.problems.append(f"{key_at}: a key has to be a word")
@@ -189,12 +191,10 @@ class _YamlReader:
         return {**merged, **own} if merged else own
 
     def _word(self, event: Any, key_at: str, depth: int) -> str | None:
-        """A key as it is written; None: it is no word."""
-        if type(event) is yaml.ScalarEvent and event.anchor is None:
-            word: str = event.value
-            return word
+        """A key with an anchor, or one that is an alias; None: it is no word."""
         given = self._value(event, key_at, depth + 1)
-        return given.value if isinstance(given.value, str) else None
+        word = event.value if type(event) is yaml.ScalarEvent else given.value
+        return word if isinstance(word, str) else None
 
     def _merged(self, given: Given, key_at: str) -> Iterator[tuple[str, Given]]:
         """What `<<` brings in: a mapping, or several of which the first wins."""
@@ -206,12 +206,11 @@ class _YamlReader:
 
     def _scalar(self, event: Any, at: str) -> Any:
         text: str = event.value
-        if event.tag in (None, "!") and (not event.implicit[0] or (text and text[0] not in _FIRST)):
+        tag = None if event.tag == "!" else event.tag
+        if tag is None and (not event.implicit[0] or (text and text[0] not in _FIRST)):
             return text
         try:
-            if event.tag is not None or len(text) > WORD_MAX:
-                return _constructed(text, event.tag)
-            return _known(text)
+            return _constructed(text, tag) if tag is not None or len(text) > WORD_MAX else _known(text)
         except yaml.MarkedYAMLError as error:
             self.problems.append(f"{at}: {error.problem}")
         except ValueError as error:

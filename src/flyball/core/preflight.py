@@ -2,7 +2,8 @@
 certain to follow from each other must not follow in a circle.
 
 "Every cycle has an edge out" is not enough: two cycles can lead into each other and nowhere else. So the rule is
-reachability: one walk backward from the ends finds every node that can finish; the rest is the trap. Both take linear time.
+reachability: one walk backward from the ends finds every node that can finish; the rest is the trap. Both take linear
+time.
 """
 
 from collections.abc import Hashable, Iterable, Mapping

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flyball.config.rules import Approval, Attempts, OnError, Pace, Rule, Run, SetValues, StartUnit
+from flyball.config.rules import Approval, Attempts, OnError, Pace, Rule, Run, SetValues, StartUnit, Startup
 from flyball.core.decision import Verb
 from flyball.core.event import Answered, Asked, Booted, Cause, Held, Released, Start, Step
 from flyball.core.time import MINUTE, SECOND
@@ -14,6 +14,7 @@ from flyball.governor import Governor
 from flyball.runtimes.rule.deed import ActionFailed, Scene
 from flyball.runtimes.rule.firing import DEPTH_MAX, FIRING, Fate, Firing, Spark
 from flyball.runtimes.rule.queue import encode
+from flyball.runtimes.rule.triggers.startup import Startups
 from flyball.testing.clock import START_OF_TIME
 from tests.runtimes.rule.stage import HOLDER, Stage, act, rule
 
@@ -699,3 +700,32 @@ def test_removed_rule() -> None:
     stage.run(work)
     assert [exited.cause for exited in stage.exits()] == [Cause.STOPPED]
     assert [fired.dropped for fired in stage.fired()].count("rule_removed") == 2
+
+
+def test_rule_that_comes_later_is_not_fired_by_the_start() -> None:
+    """The start of the daemon fires the rules that were there then, and no others."""
+    stage = Stage()
+
+    async def work() -> None:
+        def startups() -> Startups:
+            return Startups(stage.engine, stage.governor, stage.loop.sleep)
+
+        engine = await stage.up(rule("first", triggers=(Startup(),)), making={Startup: startups})
+        await stage.pass_by(1)
+        await engine.change([rule("first", triggers=(Startup(),)), rule("later", triggers=(Startup(),))])
+        await stage.pass_by(1)
+
+    stage.run(work)
+    assert (len(stage.fired("first")), len(stage.fired("later"))) == (1, 0)
+    stage = Stage()
+
+    async def none_at_first() -> None:
+        def startups() -> Startups:
+            return Startups(stage.engine, stage.governor, stage.loop.sleep)
+
+        engine = await stage.up(rule("other"), making={Startup: startups})
+        await engine.change([rule("later", triggers=(Startup(),))])
+        await stage.pass_by(1)
+
+    stage.run(none_at_first)
+    assert not stage.fired("later")

@@ -50,7 +50,9 @@ _TEXT: Final = """(element, most) => {
   return (isField ? element.value : element.innerText ?? element.textContent).slice(0, most);
 }"""
 _BAD_SELECTOR: Final = re.compile(r"while parsing|Unknown engine|not a valid|[Mm]alformed|Invalid selector")
-_GONE: Final = re.compile(r"has been closed|crash|[Cc]onnection closed|Browser closed")
+_GONE: Final = re.compile(
+    r"(browser|page) has been closed|(Target|[Pp]age) crashed|[Cc]onnection closed|Browser closed"
+)
 _NET_ERROR: Final = re.compile(r"net::ERR_\w+")
 _KEPT: Final = "browser"
 

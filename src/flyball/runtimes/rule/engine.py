@@ -18,7 +18,7 @@ import msgspec
 
 from flyball.config import expressions
 from flyball.config.expressions import ConditionError
-from flyball.config.rules import Action, Rule
+from flyball.config.rules import Action, Rule, Startup
 from flyball.core.decision import Decision
 from flyball.core.event import Event, Exited, Fired, Start
 from flyball.core.time import SECOND, Instant
@@ -124,6 +124,8 @@ class Engine:
         self.values = Values(await asyncio.to_thread(self.governor.store.states, VALUE))
         await self._load()
         self._listen(rules)
+        # A rule that comes later is not fired by the start of the daemon: nothing starts then.
+        self._making = {kind: make for kind, make in making.items() if kind is not Startup}
         for name in self.queue.rules():
             if name in self.posts:
                 self.posts[name].wake()
@@ -157,17 +159,26 @@ class Engine:
         removed = tuple(name for name in self.rules if name not in after)
         changed = tuple(name for name, rule in after.items() if name in self.rules and rule != self.rules[name])
         self.rules = after
-        for name in removed:
-            await self.posts.pop(name).end()
-            self.counts.pop(name, None)
-            for firing in self.queue.of(name):
-                await self._forget(firing, REMOVED)
+        gone = [self.posts.pop(name) for name in removed]
         for name in added:
             self.posts[name] = RulePost(after[name], self, self._sleep)
         for name in changed:
             self.posts[name].change(after[name])
         self._listen(rules)
+        # Last, because it takes its time, and can go wrong: the other rules are in force by then.
+        await asyncio.gather(*(post.end() for post in gone))
+        for name in removed:
+            self.counts.pop(name, None)
+            await self._forget_all(name)
         return added, removed, changed
+
+    async def _forget_all(self, removed: str) -> None:
+        """Nobody is left to run what waits for that rule. What cannot be written down now is when a daemon starts."""
+        for firing in self.queue.of(removed):
+            try:
+                await self._forget(firing, REMOVED)
+            except FlyballError as error:
+                log.error("%s is removed, but what waits for it cannot be forgotten: %s", removed, error)
 
     async def end(self) -> None:
         """End all runs, and listen no more."""

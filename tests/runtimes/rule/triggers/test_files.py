@@ -409,6 +409,26 @@ def test_folder_is_replaced_at_once(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
+def test_folder_comes_again_with_the_same_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that is removed and made anew may look like the old one from outside: it is watched all the same."""
+    monkeypatch.setattr(files, "_identified", lambda _: (1, 1))
+
+    async def play() -> None:
+        house = House(tmp_path)
+        house.inbox.mkdir()
+        (house.inbox / "a.csv").write_text("x")
+        async with house.up():
+            await watched(house)
+            shutil.rmtree(house.inbox)
+            house.inbox.mkdir()
+            await house.bell.until(1)
+            (house.inbox / "b.csv").write_text("x")
+            await house.bell.until(2)
+        assert house.names == [("created", "b.csv"), ("deleted", "a.csv")]
+
+    asyncio.run(play())
+
+
 def test_deep(tmp_path: Path) -> None:
     """With `**`, folders that come with files in them, or go, are seen as well."""
 
