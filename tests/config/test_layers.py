@@ -1,5 +1,7 @@
 """Layers: which file, what lies over what, and where each value came from."""
 
+import contextlib
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -214,3 +216,18 @@ def test_layers_contradict_each_other_only_together(tmp_path: Path) -> None:
     assert load(env={"FLYBALL_CRASH_POLICY__RING_BUFFER_CAP": "20"}, cwd=tmp_path).crash_policy.ring_buffer_cap == 20
     with pytest.raises(SettingsError, match=r"flyball.yaml:1:32: crash_policy.flap_threshold"):
         load(env={}, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("collects", [True, False])
+@pytest.mark.parametrize("text", ["rule: {timeout_seconds: 5}", "rule: 5"])
+def test_the_collector_is_left_as_it_was(collects: bool, text: str, tmp_path: Path) -> None:
+    """Reading does without the collector of garbage; afterwards it is as it was, whatever came of it."""
+    (tmp_path / "f.yaml").write_text(text)
+    was = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        with contextlib.suppress(SettingsError):
+            load(tmp_path / "f.yaml", env={})
+        assert gc.isenabled() is collects
+    finally:
+        (gc.enable if was else gc.disable)()

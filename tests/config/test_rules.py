@@ -588,6 +588,8 @@ def test_paths(tmp_path: Path) -> None:
     assert isinstance(two, Run)
     assert (one.cwd, two.cwd) == (f"{tmp_path}/work", "{{ trigger.path }}")
     assert call == Call(function="m:f", path=str(tmp_path))
+    strange = _rule(f"{T}, actions: [{{run: x, cwd: '~nobody-is-called-so/x'}}]", tmp_path).actions[0].deed
+    assert strange == Run(command=("x",), cwd=f"{tmp_path}/~nobody-is-called-so/x")
     assert browser == Browse(steps=(BrowserStep(verb="screenshot", target=f"{tmp_path}/a.png"),))
     assert rule.actions[3].undo == Run(command=("x",), cwd=f"{tmp_path}/y")
 

@@ -1,5 +1,6 @@
 """The folder of rules: what is read of it, and what is wrong in it, each with its place."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,8 @@ def test_all_files(rules: Path) -> None:
     (rules / "empty.yaml").write_text("# nothing yet\n")
     (rules / ".#a.yaml").write_text("an editor's")
     (rules / "README.md").write_text("not: [yaml")
+    (rules / "folder.yaml").mkdir()
+    os.mkfifo(rules / "pipe.yaml")
     (rules / "deeper").mkdir()
     (rules / "deeper" / "d.yaml").write_text(f"d: {RULE}\n")
     assert [rule.name for rule in _load(rules).rules] == ["own", "z", "y", "b", "c"]
@@ -129,6 +132,19 @@ def test_no_folder(rules: Path) -> None:
     assert "rule.max_running is 0" in other
     rules.write_text("x")
     assert "Not a directory" in _problems(rules)[0]
+
+
+@pytest.mark.parametrize("name", ["~nobody-is-called-so/rules", '"a\\0b"', "x/" * 3000])
+def test_no_such_name(name: str, rules: Path) -> None:
+    """Whatever the folder is called, it is told that there is none."""
+    (rules.parent / "flyball.yaml").write_text(f"rules_dir: {name}\n")
+    assert _problems(rules)[0].startswith("flyball.yaml:1:12: rules_dir")
+
+
+def test_a_link_to_nowhere(rules: Path) -> None:
+    """A file that should be there and is not is told: its rules would be missing."""
+    (rules / "a.yaml").symlink_to(rules / "gone")
+    assert _problems(rules) == ["rules/a.yaml: No such file or directory"]
 
 
 def test_elsewhere(rules: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

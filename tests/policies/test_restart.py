@@ -65,6 +65,19 @@ def test_stopped_by_a_policy(policy: str, code: str, kept: bool) -> None:
     assert walk.state.ended_for == ""
 
 
+@pytest.mark.parametrize("cause", [Cause.DONE, Cause.ERROR, Cause.STOPPED, Cause.LOST])
+def test_a_run_beside_the_one_that_was_stopped(cause: Cause) -> None:
+    """Where several run at a time, the end of one that lived on takes nothing back: a person has to."""
+    walk = Walk(Restart())
+    walk.start()
+    walk.start()
+    walk.end(cause=Cause.STOPPED, error="loop_detected", policy="loop")
+    walk.pass_(HOUR).end(cause=cause)
+    assert walk.start(again=True).codes == ("ended_by_policy",)
+    assert walk.state.row == (1 if cause.failed else 0)
+    assert walk.start().proceeds
+
+
 @pytest.mark.parametrize(("after", "again"), [(0, False), (5 * MINUTE - 1, False), (5 * MINUTE, True)])
 def test_starved_waits_for_its_resource(after: int, again: bool) -> None:
     """A restart before the wait is over is refused, and not only advised against; a person may start it. (S3-20)"""

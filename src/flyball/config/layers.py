@@ -15,7 +15,7 @@ from flyball.config.names import canonical, spelled
 from flyball.config.problems import in_order, validated, wrong_values
 from flyball.config.settings import Settings
 from flyball.config.toml_text import read_toml
-from flyball.config.variables import filled_in
+from flyball.config.variables import absolute, filled_in
 from flyball.config.yaml_text import read_yaml
 from flyball.errors import SettingsError
 
@@ -133,7 +133,7 @@ def _read_all(file: Path, origin: Origin, problems: list[str]) -> Given:
     folder = given.find(("rules_dir",))
     if folder is None or not isinstance(folder.value, str) or not folder.value:
         return given
-    path = origin.folder.absolute() / Path(folder.value).expanduser()
+    path = Path(absolute(folder.value, origin.folder))
     own = given.find(("rules",))
     if own is not None and own.value is not None and not isinstance(own.value, dict):
         return given
@@ -149,11 +149,12 @@ def _read_all(file: Path, origin: Origin, problems: list[str]) -> Given:
 
 
 def _rules_in(path: Path, named: Given, origin: Origin, problems: list[str]) -> Iterator[tuple[str, Given]]:
-    """The rules of a folder. Files whose names begin with a dot are those of editors."""
+    """The rules of a folder."""
     try:
-        files = sorted(file for file in path.iterdir() if file.suffix in RULE_FILES and not file.name.startswith("."))
-    except OSError as error:
-        problems.append(f"{named.at}: rules_dir: {path}: {error.strerror or error}")
+        files = sorted(file for file in path.iterdir() if _is_of_rules(file))
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        problems.append(f"{named.at}: rules_dir: {path}: {said}")
         return
     origin.sources.append(path)
     if len(files) > FILES_MAX:
@@ -179,6 +180,13 @@ def _rules_in(path: Path, named: Given, origin: Origin, problems: list[str]) -> 
             yield from given.value.items()
         elif given.value is not None:
             problems.append(f"{given.at}: should have rules by their names")
+
+
+def _is_of_rules(file: Path) -> bool:
+    """Those whose names begin with a dot are of editors. What is there and no file, such as a pipe, is never opened; a
+    link to nowhere is told."""
+    named = file.suffix in RULE_FILES and not file.name.startswith(".")
+    return named and (file.is_file() or not file.exists())
 
 
 def _bytes(file: Path) -> bytes:

@@ -2,8 +2,8 @@
 fit, and rules that fire each other for ever.
 
 A rule fires another one by what happens to it, by starting it, or by a request to its webhook. Where the other one has
-no condition, and nobody has to be asked before, that is certain: a circle of such is refused. Any other circle has a
-way out, and is advice.
+no condition, or one that always holds, and nobody has to be asked before, that is certain: a circle of such is
+refused. Any other circle has a way out, and is advice.
 """
 
 import re
@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from flyball.config.expressions import ConditionError, compiled
 from flyball.config.rules import (
     Action,
     Browse,
@@ -191,7 +192,7 @@ class _Web:
                     self.edges[name].append(node)
 
     def _may_fire(self, rule: str) -> bool:
-        return not self.certain or not self.rules[rule].when
+        return not self.certain or _always_holds(self.rules[rule].when)
 
     def _counts(self, trigger: UnitEvent) -> bool:
         return not self.certain or not CERTAIN.isdisjoint(trigger.on)
@@ -206,7 +207,7 @@ class _Web:
     def link(self, one: str, other: str) -> Link:
         """Why the one fires the other."""
         rule, fired = self.rules[one], self.rules[other]
-        condition = ", if its condition holds" if fired.when else ""
+        condition = "" if _always_holds(fired.when) else ", if its condition holds"
         for trigger in fired.triggers:
             if isinstance(trigger, UnitEvent) and self._counts(trigger) and pattern_of(trigger.unit).fullmatch(one):
                 on = next((when for when in trigger.on if when in CERTAIN), trigger.on[0])
@@ -223,6 +224,17 @@ class _Web:
 def _done(name: str) -> str:
     """The node of what happens to a rule. No rule is called so."""
     return f"event {name}"
+
+
+def _always_holds(when: str) -> bool:
+    """Whether it is none, or looks at nothing that could change: such as `true`."""
+    if not when:
+        return True
+    try:
+        condition = compiled(when)
+        return not condition.reads and condition.holds({})
+    except ConditionError:  # then its runs fail, and a failure is a way out
+        return False
 
 
 def _asks(actions: Sequence[Action]) -> bool:

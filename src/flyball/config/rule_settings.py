@@ -417,7 +417,7 @@ class HttpSection(Section, populate_by_name=False):
     def _has_a_url(self) -> Self:
         if not self.url:
             raise contradiction((), "has no `url`")
-        if not re.match(r"https?://[^/\s]|\{\{", self.url):
+        if not _URL.match(self.url):
             raise contradiction("url", "should be a URL such as http://127.0.0.1:8080/path")
         if "json_" in self.model_fields_set and self.text:
             raise contradiction("text", "is sent instead of `json`, which is given too: leave one out")
@@ -494,6 +494,8 @@ class BrowserStepSection(Section):
         verb = _the_one(self.model_fields_set, BROWSER_VERBS, "a step")
         if not getattr(self, verb):
             raise contradiction(verb, "is empty")
+        if self.goto and not _URL.match(self.goto):
+            raise contradiction("goto", "should be a URL such as https://shop.example/item/7")
         if not self.timeout:
             raise contradiction("timeout", "0 is no time; give one such as 10s")
         return self
@@ -582,6 +584,8 @@ class DeedSection(Section, populate_by_name=False):
                 raise contradiction(key, f"goes with {of}, not with {kind}")
         if not getattr(self, kind):
             raise contradiction(kind, "0 is no time; give one such as 5s" if kind == "wait" else "is empty")
+        if kind == "run" and not self.run[0].strip():
+            raise contradiction("run", "the first word is the command, and is empty")
         if kind == "call" and not _FUNCTION.fullmatch(self.call):
             raise contradiction(kind, "should be a function such as package.module:function")
         for name in self.set:

@@ -49,7 +49,7 @@ def _unit(name: str, unit: Given, env: Mapping[str, str], folder: Path, lacking:
     for key in PATHS:
         path = filled.get(key)
         if path is not None and isinstance(path.value, str) and path.value:
-            filled[key] = path._replace(value=_absolute(path.value, folder))
+            filled[key] = path._replace(value=absolute(path.value, folder))
     variables: dict[str, Given] = {}
     file = filled.get("env_file")
     if file is not None and isinstance(file.value, str) and file.value:
@@ -124,15 +124,17 @@ class _Filling:
         """Where it begins with a template, what is filled in later says where it is."""
         if not isinstance(text.value, str) or not text.value or text.value.startswith("{{"):
             return text
-        return text._replace(value=_absolute(text.value, self._folder))
+        return text._replace(value=absolute(text.value, self._folder))
 
 
 _Path = tuple[str | int, ...]
 _Fill = Callable[[Given, _Path], Given]
 
 
-def _absolute(path: str, folder: Path) -> str:
-    return os.path.normpath(folder.absolute() / Path(path).expanduser())
+def absolute(path: str, folder: Path) -> str:
+    """A path that is relative to that folder; `~` is whoever's home it names, if there is one."""
+    # Not that of pathlib: it raises where nobody is called so.
+    return os.path.normpath(folder.absolute() / os.path.expanduser(path))  # noqa: PTH111 - see above
 
 
 def _text(

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 from flyball.core import window
 from flyball.core.decision import PROCEED, Decision, Reason, Verb, finish, hold, wait
 from flyball.core.event import Cause, Event, Exited, Released, Revise, Start
@@ -121,6 +123,13 @@ class Restart:
         return State(None, 0, state.row, restarts, lived, state.failed_at, state.held_at)
 
     def _exited(self, state: State, event: Exited, now: Instant) -> State:
+        after = self._after(state, event, now)
+        if not state.ended_for or after.ended_for:
+            return after
+        # Every start takes back what another run was ended for. So this one was begun before that, and lived beside it.
+        return msgspec.structs.replace(after, last=state.last, last_at=state.last_at, ended_for=state.ended_for)
+
+    def _after(self, state: State, event: Exited, now: Instant) -> State:
         cause = event.cause
         held_at = self._held_at(state, cause, now)
         if self.by != "unit":

@@ -368,6 +368,34 @@ def test_loop_is_stopped_at_the_hundredth() -> None:
     stage.run(work)
 
 
+def test_loop_is_stopped_beside_a_run_that_lives_on() -> None:
+    """A loop waits for a person also where another run of the rule is done only after its window has passed."""
+    stage = Stage({"safety": {"max_loop_iterations": 10, "loop_window_seconds": 5}})
+
+    async def first_is_slow(scene: Scene, deed: Any) -> Mapping[str, Any]:
+        if len(stage.done) == 1:
+            await asyncio.sleep(60)
+        return {}
+
+    async def work() -> None:
+        stage.does = first_is_slow
+        await stage.up(rule(runs_max=2))
+        for _ in range(30):
+            await stage.fire()
+        await stage.pass_by(30)
+        assert len(stage.done) == 9
+        await stage.pass_by(600)
+        assert len(stage.done) == 9
+        await stage.fire()
+        await stage.pass_by(60)
+        assert len(stage.done) == 9
+        assert await stage.fire(by_person=True) is Fate.QUEUED
+        await stage.pass_by(60)
+        assert len(stage.done) > 9
+
+    stage.run(work)
+
+
 def test_person_begins_what_a_safeguard_ended() -> None:
     """What a person fires comes first, and lets the rule go on."""
     stage = Stage({"rule": {"max_runs_per_minute": 1_000}})

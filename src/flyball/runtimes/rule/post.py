@@ -173,7 +173,8 @@ class _Line:
         self._asks = False
         """It is at the governor: what that grants must not be forgotten, so it is not cancelled now."""
         self._after_done = False
-        """Its last exit was a good one: nothing has to be looked up before the next start."""
+        """Its last exit was a good one, and no run beside it can have been ended by a safeguard: nothing has to be
+        looked up before the next start."""
         self._kept = False
         """Its firing is tried again after the exit that is being written."""
         self.driver = Driver(
@@ -311,7 +312,7 @@ class _Line:
                 self._put_back()
         elif isinstance(event, Exited):
             self.life, self._asks = None, False
-            self._after_done = event.cause is Cause.DONE
+            self._after_done = event.cause is Cause.DONE and self.post.rule.runs_max == 1
             firing, self._firing = self._firing, None
             if firing is not None and self._kept:
                 self._stage.queue.leave(firing)

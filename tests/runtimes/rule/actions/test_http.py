@@ -1,6 +1,7 @@
 """Requests of rules, to a real server."""
 
 import asyncio
+import base64
 import email.utils
 import errno
 import gzip
@@ -341,6 +342,22 @@ def test_secrets(stage: Stage, case: str, caplog: pytest.LogCaptureFixture) -> N
     shown = f"{found} {found.detail} {found.__cause__} {[record.getMessage() for record in _ours(caplog)]}"
     assert not [secret for secret in SECRETS if secret in shown]
     assert not [secret for secret in (header, token, query) if secret in found.target]
+
+
+def test_answer_says_what_it_was_asked(stage: Stage) -> None:
+    """An answer that has the request in it tells nobody the secrets of that: headers, password, query."""
+
+    def echo(connection: socket.socket) -> None:
+        says("500 Oops", server.asked[-1])(connection)
+
+    with serving(echo) as server:
+        url = f"http://me:pass%20word@{server.place}/path?key=dead%20beef&other=1"
+        found = failed(stage.scene(), Http(url=url, headers={"X-Key": "tokentoken"}))
+    assert "/path" in found.detail
+    basic = base64.b64encode(b"me:pass word").decode()
+    assert f"Basic {basic}" in server.asked[-1].decode(), "that is how a password in an address is sent"
+    secrets = (basic, "pass%20word", "pass word", "dead%20beef", "dead beef", "tokentoken")
+    assert not [secret for secret in secrets if secret in found.detail]
 
 
 def _ours(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:

@@ -6,6 +6,7 @@ alone: the rest of an address may be a secret, and so may headers.
 """
 
 import asyncio
+import base64
 import contextlib
 import email.utils
 import errno
@@ -19,7 +20,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 import httpx
 import msgspec
@@ -132,6 +133,20 @@ def _shown(url: str) -> tuple[str, str]:
     return f"{parts.scheme}://{place}{parts.path}", place
 
 
+def _secrets_of(url: str) -> list[str]:
+    """What may be secret in an address, in all the forms in which the other side hears it, and may say it again."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return [url]
+    found = [parts.query, *(value for pair in parse_qsl(parts.query) for value in (pair[1], quote(pair[1])))]
+    if parts.password:
+        plain = unquote(parts.password)
+        both = f"{unquote(parts.username or '')}:{plain}"
+        found += [parts.password, plain, base64.b64encode(both.encode()).decode()]
+    return found
+
+
 # After.
 
 
@@ -172,6 +187,7 @@ def _refused(deed: Http, answer: httpx.Response, said: str, *, lasts_max: Span) 
     # A wait that this run has no time for is left to the rule's cooldown.
     too_long = wait > lasts_max
     secrets = [word for value in deed.headers.values() for word in (value, *value.split())]
+    secrets += _secrets_of(deed.url)
     return ActionFailed(
         "HttpStatus",
         f"{host} answered {status} {answer.reason_phrase}".rstrip(),
