@@ -217,11 +217,15 @@ class Daemon:
 
     async def _trigger(self, args: Mapping[str, Any], uid: int) -> dict[str, Any]:
         rule = self._known_rule(args)
-        fate, firing = await self._rulebook.trigger(rule, args.get("data"), _name_of(uid))
+        unit, run = str(args.get("unit") or ""), str(args.get("run") or "")
+        fate, firing = await self._rulebook.trigger(rule, args.get("data"), _name_of(uid), unit=unit, run=run)
         return {"rule": rule, "fate": fate, "id": firing}
 
     def _known_rule(self, args: Mapping[str, Any]) -> str:
         rule, rules = args.get("rule"), self._rules.names if self._rules is not None else ()
+        if self._rules is None and any(rule == known.name for known in self._fleet.plan.rules):
+            text = "the daemon is starting, and looks after no rules yet"
+            raise CommandError("starting", text, remedy="Try again in a moment.")
         if not isinstance(rule, str) or rule not in rules:
             remedy = "`flyball rules` lists all rules."
             raise unknown_unit(str(rule or ""), list(rules), remedy=remedy, text="no rule {!r}")
@@ -268,6 +272,7 @@ class Daemon:
             if rules_only and not same_but_rules(plan, self._fleet.plan):
                 text = "more than rules changed in the settings; nothing is applied before `flyball reload`"
                 log.warning("%s", text)
+                self._complaint = f"{text[:1].upper()}{text[1:]}."
                 raise CommandError("not_rules_alone", text, remedy="Apply it: `flyball reload`.")
             changes = await self._fleet.change(plan)
             if self._rules is not None:

@@ -90,10 +90,13 @@ class Rulebook:
         """End all runs of rules."""
         await self._engine.end()
 
-    async def trigger(self, rule: str, data: Any, by: str) -> tuple[Fate, str]:
-        """A person fires a rule: what became of that, and the id of the firing."""
+    async def trigger(self, rule: str, data: Any, by: str, *, unit: str = "", run: str = "") -> tuple[Fate, str]:
+        """A person fires a rule, or a command that a unit runs: what became of that, and the id of the firing. What a
+        unit does is no person's word, and a link of the chain that its run belongs to."""
         given = {"kind": "command", "by": by, "data": data}
-        return await self._engine.fire(Spark(rule=rule, trigger="command", data=given, by_person=True))
+        tree, depth = self._engine.chain_of(unit, run)
+        spark = Spark(rule=rule, trigger="command", data=given, by_person=not unit, tree=tree, depth=depth + 1)
+        return await self._engine.fire(spark)
 
     async def forget(self, rule: str, by: str) -> int:
         """A person forgets what waits for a rule; how many."""

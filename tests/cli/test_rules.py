@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.shell_completion import ShellComplete
 
 from flyball.cli import main
+from flyball.cli.group import flyball
 from flyball.cli.trigger import DATA_MAX
 from flyball.config import load
 from flyball.config.build import rule_policies
@@ -115,7 +117,7 @@ def test_one_rule(shop: Scene, capsys: Capture) -> None:
     for part in (
         "Fired by:   every 5 min\n",
         "Fired by:   webhook price\n",
-        "Does:       fetch: http; notify: notify\n",
+        "Does:       fetch: http; notify\n",
         "Last run:   error: HttpStatus (abcdef01), ",
         "Queue:      b2 by webhook price, ",
         "ago, waits for attempt 2, for 3 at once\n",
@@ -306,15 +308,16 @@ def test_fates(  # noqa: PLR0917 - the case and its fixtures
         assert json.loads(capsys.readouterr().out)["fate"] == fate
 
 
-def test_trigger_of_what_is_held(states: Path, shop: Scene, capsys: Capture) -> None:
+@pytest.mark.parametrize(("order", "state"), [("pause", "paused"), ("stop", "stopped")])
+def test_trigger_of_what_is_held(order: str, state: str, states: Path, shop: Scene, capsys: Capture) -> None:
     """It waits, and whoever fired it is told for whom."""
-    assert main(["pause", "watch-price"]) == 0
+    assert main([order, "watch-price"]) == 0
     _fire(shop, "a1")
     with daemon(states, shop, lambda _: {"id": "a1", "fate": "queued"}):
         assert main(["trigger", "watch-price"]) == 0
     shown = capsys.readouterr()
     assert "watch-price: fired (a1)" in shown.out
-    assert "watch-price is paused, so it waits" in shown.err
+    assert f"watch-price is {state}, so it waits" in shown.err
     assert "flyball resume watch-price" in shown.err
 
 
@@ -351,7 +354,9 @@ def test_wait_until_failed(states: Path, shop: Scene, keeps: bool, capsys: Captu
     assert "`flyball why watch-price`" in shown
 
 
-@pytest.mark.parametrize(("outcome", "code"), [("held", 1), ("dropped", 1), ("gone", 1), ("waiting", 3)], ids=str)
+@pytest.mark.parametrize(
+    ("outcome", "code"), [("held", 1), ("stopped", 1), ("dropped", 1), ("gone", 1), ("waiting", 3)], ids=str
+)
 def test_wait_for_what_does_not_run(states: Path, shop: Scene, outcome: str, code: int, capsys: Capture) -> None:
     """Held, dropped and gone are 1, each with its reason; what only waits is 3 when the time is over."""
 
@@ -362,14 +367,15 @@ def test_wait_for_what_does_not_run(states: Path, shop: Scene, outcome: str, cod
             shop.governor.submit(Fired(unit="watch-price", id="a1", trigger="command", dropped="rule_removed"))
         return {"id": "a1", "fate": "queued"}
 
-    if outcome == "held":
-        assert main(["pause", "watch-price"]) == 0
+    if outcome in {"held", "stopped"}:
+        assert main(["pause" if outcome == "held" else "stop", "watch-price"]) == 0
         capsys.readouterr()
     with daemon(states, shop, trigger):
         assert main(["trigger", "watch-price", "--wait", "1ms", "--json"]) == code
     said = json.loads(capsys.readouterr().out)
-    assert said["outcome"] == ("dropped" if outcome == "gone" else outcome)
-    texts = {"held": "waits for a person", "dropped": "rule_removed", "gone": "was not run", "waiting": "still waits"}
+    assert said["outcome"] == {"gone": "dropped", "stopped": "held"}.get(outcome, outcome)
+    texts = {"held": "for a person: paused", "stopped": "for a person: stopped"}
+    texts |= {"dropped": "rule_removed", "gone": "was not run", "waiting": "still waits"}
     assert texts[outcome] in said["text"]
 
 
@@ -450,3 +456,36 @@ def test_from_end_to_end(site: Site) -> None:
     site.order("resume", "hello")
     until(lambda: site.ask("rules")["rules"][0]["queue"] == [], "the run")
     assert site.flyball("logs", "hello").stdout == "hello ann\nhello eve\n"
+
+
+# What a shell completes.
+
+
+def _offered(line: str, begun: str) -> list[str]:
+    command, *words = line.split()
+    shell = ShellComplete(flyball, {}, "flyball", "_FLYBALL_COMPLETE")
+    return [item.value for item in shell.get_completions([command, *words], begun)]
+
+
+@pytest.mark.parametrize(
+    ("line", "begun", "offered"),
+    [
+        ("trigger", "", ["never-fired", "watch-price"]),
+        ("queue", "w", ["watch-price"]),
+        ("rules watch-price", "", ["never-fired"]),
+        ("why", "", ["never-fired", "watch-price", "web"]),
+        ("pause web", "w", ["watch-price"]),
+        ("logs", "x", []),
+    ],
+)
+def test_names_are_completed(line: str, begun: str, offered: list[str], states: Path) -> None:
+    """Names of rules where a rule is meant, of all units elsewhere; what the line has already is not offered again."""
+    assert sorted(_offered(line, begun)) == offered
+    assert not states.exists()
+
+
+def test_nothing_is_completed_from_broken_settings(states: Path, capsys: Capture) -> None:
+    """Where there is no answer nothing is offered, and nothing is said."""
+    (states.parent / "flyball.yaml").write_text("rules: 5")
+    assert _offered("trigger", "") == []
+    assert capsys.readouterr() == ("", "")

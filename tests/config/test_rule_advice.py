@@ -1,10 +1,11 @@
 """What the numbers of rules multiply to: each oddity is told with its place, and the defaults have none."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from flyball.config import load
+from flyball.config import load, rule_advice
 
 T = "triggers: [{command: true}]"
 A = "actions: [{notify: x}]"
@@ -80,6 +81,35 @@ def test_odd(text: str, warning: str, tmp_path: Path) -> None:
     (found,) = _warnings(f"rules: {{r: {{{text}}}}}\n", tmp_path)
     assert warning in found
     assert found.startswith("f.yaml:1:")
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "told"),
+    [
+        ("watchfiles", f"triggers: [{{file: 'x*'}}], {A}", "triggers[0].file: needs the package watchfiles"),
+        (
+            "uvicorn",
+            f"triggers: [{{webhook: w, secret: 0123456789abcdef}}], {A}",
+            "triggers[0].webhook: needs the package uvicorn",
+        ),
+        ("httpx", f"{T}, actions: [{{http: 'http://h'}}]", "actions[0].http: needs the package httpx"),
+        (
+            "playwright",
+            f"{T}, actions: [{{browser: [{{goto: 'http://h'}}]}}]",
+            "actions[0].browser: needs the package playwright",
+        ),
+    ],
+)
+def test_missing_packages(module: str, text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule whose package is not there is fine where it is checked; what to install is told at what needs it."""
+    monkeypatch.setitem(sys.modules, module, None)
+    rule_advice.is_installed.cache_clear()
+    try:
+        (found,) = _warnings(f"rules: {{r: {{{text}}}}}\n", tmp_path)
+    finally:
+        rule_advice.is_installed.cache_clear()
+    extra = "browser" if module == "playwright" else "rules"
+    assert f"rules.r.{told}, which is not installed here: pip install 'flyball-governor[{extra}]'" in found
 
 
 def test_rate_of_all_rules(tmp_path: Path) -> None:

@@ -53,6 +53,17 @@ def test_check_exits_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "for ever" in problem
 
 
+@pytest.mark.parametrize(
+    ("when", "refused"),
+    [("true", True), ("1 < 2 || false", True), ("false", False), ("time.hour > 3", False), ("1 / 0 == 1", False)],
+)
+def test_always_holds(when: str, refused: bool, tmp_path: Path) -> None:
+    """A condition that looks at nothing and holds is no way out; one that never holds is, and one that may change."""
+    found = _problems({"a": f"{DONE.format('a')}, when: '{when}'"}, tmp_path)
+    assert bool(found) == refused
+    assert all("(a is fired when a is done)" in problem for problem in found)
+
+
 START_B = COMMAND + ", actions: [{start: b}]"
 
 

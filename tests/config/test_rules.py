@@ -354,6 +354,9 @@ def test_wrong_triggers(text: str, problem: str, tmp_path: Path) -> None:
         ("{set: {'a b': ¦1}}", "rules.r.actions[0].set.a b: a name has letters, digits and _"),
         ("{set: ¦{}}", "rules.r.actions[0].set: is empty"),
         ("{browser: [¦{}]}", "rules.r.actions[0].browser[0]: says nothing of a step; give one of goto, click,"),
+        ("{browser: [{goto: ¦'file:///etc/passwd'}]}", "rules.r.actions[0].browser[0].goto: should be a URL such as"),
+        ("{browser: [{goto: ¦shop.example}]}", "rules.r.actions[0].browser[0].goto: should be a URL such as"),
+        ("{run: ¦['', x]}", "rules.r.actions[0].run: the first word is the command, and is empty"),
         ("{browser: [{¦clik: a}]}", "unknown key 'clik' in rules.r.actions[0].browser[0]; did you mean 'click'?"),
         ("{browser: [{fill: ¦{text: a}}]}", "rules.r.actions[0].browser[0].fill: has no `selector`"),
         (

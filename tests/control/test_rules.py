@@ -212,6 +212,16 @@ def test_no_run_of_a_rule_is_by_hand(shop: Shop) -> None:
     assert shop.ask("unit", unit="price")["restarts"]["by_hand"] == 0
 
 
+def test_restarts_of_a_rule(shop: Shop) -> None:
+    """A run after a failure is a restart, whatever fired it: as many in all as in the last hour."""
+    for number, cause in enumerate((Cause.DONE, Cause.ERROR, Cause.ERROR, Cause.DONE)):
+        shop.clock.move(20 * MINUTE if number else 0)
+        shop.run("a", number)
+        shop.ended(cause, f"a.{number}", error="E" * (cause is Cause.ERROR), fingerprint=f"{number:016}")
+    restarts = shop.ask("unit", unit="price")["restarts"]
+    assert (restarts["last_hour"], restarts["total"]) == (2, 2)
+
+
 def test_rule_that_is_gone_from_the_settings(shop: Shop) -> None:
     """It is known by its runs, still as a rule, and says that nothing fires it."""
     shop.run()

@@ -2,8 +2,12 @@
 are told."""
 
 import json
+import resource
 from typing import Any
 
+import pytest
+
+from flyball.control.context import CommandError
 from tests.daemon.rule_site import at_rest, exits, fire, journal, lines, rule_of, runs, starts
 from tests.daemon.site import Site, until
 
@@ -45,16 +49,18 @@ def test_broken_then_mended(site: Site) -> None:
 
 
 def test_units_are_not_applied_by_themselves(site: Site) -> None:
-    """More than rules changed: nothing is applied before somebody says so, and the log tells."""
+    """More than rules changed: nothing is applied before somebody says so, and the log and the status tell."""
     site.write({}, rules={"a": runs(site, "true")})
     site.flyball("up", "-d")
     site.write({"u": {"command": "sleep 1000"}}, rules={"a": runs(site, "true"), "b": runs(site, "true")})
     until(lambda: "nothing is applied before `flyball reload`" in site.log(), "a word in the log")
     assert _names(site) == {"a"}
     assert site.running() == {}
+    assert site.ask("status")["trouble"].startswith("More than rules changed in the settings; nothing is applied")
     assert site.flyball("reload").stdout.splitlines() == ["added: u", "added: b", "unchanged: 1"]
     site.all_up("u")
     assert _names(site) == {"a", "b"}
+    assert not site.ask("status")["trouble"]
 
 
 def test_changed_rule_begins_anew(site: Site) -> None:
@@ -156,3 +162,36 @@ def test_not_by_itself(site: Site) -> None:
     said = site.flyball("reload").stdout
     assert said.splitlines() == ["added: b", "removed: a", "unchanged: 0"]
     assert site.log().count("reloaded") == 1
+
+
+def test_file_right_after_the_reload(site: Site) -> None:
+    """When `flyball reload` says that a rule is in force, the next file fires it: none is taken for an old one."""
+    rules = {"other": runs(site, "true")}
+    site.write({}, rules=rules)
+    site.flyball("up", "-d")
+    for number in range(5):
+        inbox = site.folder / f"inbox{number}"
+        inbox.mkdir()
+        rules[f"files{number}"] = runs(site, "echo $FLYBALL_UNIT >> ran", {"file": f"{inbox}/*"})
+        site.write({}, rules=rules)
+        site.ask("reload")
+        (inbox / "new").touch()
+    until(lambda: sorted(lines(site, "ran")) == sorted(set(rules) - {"other"}), "five files that fired")
+
+
+def test_full_disk_when_the_first_rules_come(site: Site) -> None:
+    """Refused, and said why; as soon as there is room the same reload gives the daemon its rules, and they work."""
+    sleeps = {"u": {"command": "sleep 1000"}}
+    site.write(sleeps)
+    site.flyball("up", "-d")
+    site.all_up("u")
+    site.write(sleeps, rules={"a": runs(site, "echo $FLYBALL_FIRING >> ran", {"every": "50ms"})})
+    daemon = site.ping()["pid"]
+    resource.prlimit(daemon, resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+    with pytest.raises(CommandError, match="no room left"):
+        site.ask("reload")
+    with pytest.raises(CommandError, match="no rule"):
+        fire(site, "a")
+    resource.prlimit(daemon, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    site.ask("reload")
+    until(lambda: len(lines(site, "ran")) > 2, "runs")

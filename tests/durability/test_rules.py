@@ -60,7 +60,7 @@ pytestmark = pytest.mark.slow
 
 def _rule(about: str, *triggers: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     action = {"run": ["sh", "-c", SCRIPT, "sh", about], "retry": {"max_attempts": 1}}
-    return {"triggers": [*triggers], "actions": [action], **more}
+    return {"triggers": [*triggers], "actions": [action], "limits": {"queue": 10_000, **more}}
 
 
 def _rules(site: Site, every: str) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def _rules(site: Site, every: str) -> dict[str, Any]:
         "timer": _rule("-", {"every": every}),
         "file": _rule("{{ trigger.name }}", {"file": str(site.folder / "inbox" / "*.txt")}),
         "hook": _rule("{{ trigger.id }}", {"webhook": "hook", "secret": SECRET}),
-        "command": _rule("{{ trigger.data }}", {"command": True}, limits={"concurrency": 3, "queue": 10_000}),
-        "after": _rule("{{ trigger.run }}", {"event": "command", "on": ["done"]}, limits={"queue": 10_000}),
+        "command": _rule("{{ trigger.data }}", {"command": True}, concurrency=3),
+        "after": _rule("{{ trigger.run }}", {"event": "command", "on": ["done"]}),
     }
 
 
@@ -134,7 +134,7 @@ class Driver:
         (inbox / "being-written").write_text(name)
         (inbox / "being-written").rename(inbox / name)
         self.files.append(name)
-        return 0.1
+        return 0.2
 
 
 def test_killed_at_any_instant(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import click
 
 from flyball.cli import FINE
 from flyball.cli.ask import Asking
+from flyball.cli.complete import unit_names
 from flyball.cli.show import print_json
 from flyball.control.text import counted, length, one_line, question_text
 
@@ -29,7 +30,7 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("unit")
+@click.argument("unit", shell_complete=unit_names)
 @click.argument("text", nargs=-1, required=True)
 @click.option("--id", "question", metavar="ID", help="Which question, where there are several: the first digits.")
 @click.option("--all", "everything", is_flag=True, help="All that it asks, with the same answer.")
@@ -52,7 +53,7 @@ def answer(unit: str, text: tuple[str, ...], question: str | None, everything: b
 
 
 @click.command(epilog=QUESTIONS_EXAMPLES)
-@click.argument("units", metavar="[UNIT]...", nargs=-1)
+@click.argument("units", metavar="[UNIT]...", nargs=-1, shell_complete=unit_names)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def questions(units: tuple[str, ...], as_json: bool) -> int:
     """Show what units ask people and nobody has answered: unit by unit, who asks for longest first. Needs no daemon."""

@@ -1,4 +1,4 @@
-"""`flyball completion`: the script that makes a shell complete commands and options."""
+"""`flyball completion`: the script that makes a shell complete commands, options, and names of units and rules."""
 
 import click
 from click.shell_completion import get_completion_class

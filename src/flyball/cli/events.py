@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from flyball.cli.ask import Asking
+from flyball.cli.complete import unit_names
 from flyball.control.looking import EVENTS_MAX
 from flyball.control.text import event_line
 from flyball.core.time import parse_span, seconds
@@ -34,7 +35,7 @@ def _since(_: click.Context, __: click.Parameter, given: str | None) -> float | 
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("unit", required=False)
+@click.argument("unit", required=False, shell_complete=unit_names)
 @click.option(
     "-n",
     "--lines",

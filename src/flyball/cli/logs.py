@@ -10,6 +10,7 @@ import click
 
 from flyball import app
 from flyball.cli.ask import Asking
+from flyball.cli.complete import unit_names
 from flyball.control.context import unknown_unit
 from flyball.runtimes.process.output import log_path
 
@@ -22,7 +23,7 @@ TAIL_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 @click.command()
-@click.argument("unit")
+@click.argument("unit", shell_complete=unit_names)
 @click.option("-n", "--lines", default=50, type=click.IntRange(0, LINES_MAX), help="The last so many; 50 if not given.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 def logs(unit: str, lines: int, follow: bool) -> None:

@@ -9,6 +9,7 @@ import click
 
 from flyball.cli import FAILED, FINE
 from flyball.cli.ask import Asking
+from flyball.cli.complete import unit_names
 from flyball.cli.show import coloured, print_json
 from flyball.cli.status import why
 from flyball.control.past import RULE
@@ -32,7 +33,7 @@ def _order(name: str, *more: Callable[[Any], Any]) -> click.Command:
         return _print(name, said, fleet_asked=whole, everything=everything, as_json=as_json)
 
     parts: list[Callable[[Any], Any]] = [
-        click.argument("units", metavar="[UNIT]...", nargs=-1),
+        click.argument("units", metavar="[UNIT]...", nargs=-1, shell_complete=unit_names),
         click.option("--all", "everything", is_flag=True, help="All units."),
         *more,
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),

@@ -7,6 +7,7 @@ import click
 
 from flyball.cli import FINE
 from flyball.cli.ask import Asking
+from flyball.cli.complete import rule_names
 from flyball.cli.show import coloured, print_json, width
 from flyball.cli.status import last_exit
 from flyball.control.text import ago, clock_time, counted, length, one_line, table
@@ -34,7 +35,7 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("names", metavar="[RULE]...", nargs=-1)
+@click.argument("names", metavar="[RULE]...", nargs=-1, shell_complete=rule_names)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def rules(names: tuple[str, ...], as_json: bool) -> int:
     """Show rules: what fires each, what waits in its queue, how its last run ended, when it is due. Needs no daemon."""
@@ -135,7 +136,7 @@ def _more(firing: Mapping[str, Any]) -> Iterable[str]:
 
 
 @click.command(epilog=QUEUE_EXAMPLES)
-@click.argument("rule")
+@click.argument("rule", shell_complete=rule_names)
 @click.option("--clear", is_flag=True, help="Forget all that waits. What runs goes on.")
 @click.option("--dry-run", is_flag=True, help="With --clear: only say what would be forgotten.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

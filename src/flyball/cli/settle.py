@@ -7,13 +7,14 @@ import click
 
 from flyball.cli import FINE
 from flyball.cli.ask import Asking
+from flyball.cli.complete import unit_names
 from flyball.cli.show import print_json
 from flyball.control.text import one_line
 from flyball.core.amounts import amounts_text
 
 
 @click.command()
-@click.argument("unit", required=False)
+@click.argument("unit", required=False, shell_complete=unit_names)
 @click.option("--usd", metavar="AMOUNT", help="So many dollars were spent in all.")
 @click.option("--used", metavar="METER=AMOUNT", multiple=True, help="So much of another meter was used.")
 @click.option("--nothing", is_flag=True, help="Nothing was spent.")

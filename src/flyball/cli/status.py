@@ -8,6 +8,7 @@ import click
 
 from flyball.cli import FAILED, FINE
 from flyball.cli.ask import Asking
+from flyball.cli.complete import unit_names
 from flyball.cli.show import coloured, print_json, width
 from flyball.control.past import RULE
 from flyball.control.text import ago, clock_time, exit_text, length, one_line, question_text, short, table, times
@@ -28,7 +29,7 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("units", metavar="[UNIT]...", nargs=-1)
+@click.argument("units", metavar="[UNIT]...", nargs=-1, shell_complete=unit_names)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--check", is_flag=True, help="Exit 1 if the fleet or one of these units waits for a person.")
 @click.option("--watch", is_flag=True, help="Print it again every second, until Ctrl-C.")

@@ -1,5 +1,6 @@
 """`flyball trigger`: fire a rule by hand, and see what becomes of it."""
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ import msgspec
 
 from flyball.cli import FAILED, FINE
 from flyball.cli.ask import Asking
+from flyball.cli.complete import rule_names
 from flyball.cli.show import print_json
 from flyball.cli.status import why
 from flyball.control.commands import LINE_MAX
@@ -18,6 +20,7 @@ from flyball.control.looking import EVENTS_MAX
 from flyball.control.text import event_line, one_line
 from flyball.core.time import MINUTE, Span, format_span, parse_span, seconds
 from flyball.errors import FlyballError
+from flyball.runtimes.process.spawn import RUN_VARIABLE, UNIT_VARIABLE
 
 WAIT: Final = 10 * MINUTE
 """How long --wait waits if nothing else is said: twice as long as a run of a rule may last by default."""
@@ -63,7 +66,7 @@ def _length(_: click.Context, __: click.Parameter, given: str | None) -> Span | 
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("rule")
+@click.argument("rule", shell_complete=rule_names)
 @click.option("--data", metavar="JSON|@FILE|-", help="What it is told: `trigger.data` in its condition and templates.")
 @click.option(
     "--wait",
@@ -79,7 +82,7 @@ def trigger(rule: str, data: str | None, wait: Span | None, as_json: bool) -> in
     told = None if data is None else _json(data)
     with Asking() as ask:
         after = 0 if ask.fresh else ask("events", limit=0)["last"]
-        said = ask("trigger", rule=rule, data=told)
+        said = ask("trigger", rule=rule, data=told, **_from_inside())
         if not as_json:
             click.echo(f"{rule}: {_fate(said)}")
         waits = said["fate"] in WAITS
@@ -97,6 +100,12 @@ def trigger(rule: str, data: str | None, wait: Span | None, as_json: bool) -> in
     return {"done": FINE, "waiting": STILL_WAITS}.get(ended["outcome"], FAILED)
 
 
+def _from_inside() -> dict[str, str]:
+    """Which unit this command is run by, and in which run of it. Then no person fires the rule."""
+    inside = {"unit": os.environ.get(UNIT_VARIABLE, ""), "run": os.environ.get(RUN_VARIABLE, "")}
+    return inside if inside["unit"] else {}
+
+
 def _fate(said: Mapping[str, Any]) -> str:
     text = FATES.get(said["fate"], said["fate"]).format(rule=said["rule"])
     return f"{text} ({said['id']})" if said["fate"] in WAITS and said.get("id") else text
@@ -105,10 +114,15 @@ def _fate(said: Mapping[str, Any]) -> str:
 def _say_how_it_stands(ask: Asking, rule: str) -> None:
     """What was fired may have to wait for a person: that is worth a line."""
     unit = ask("unit", unit=rule)
-    if unit["held"]:
+    if _waits_for_a_person(unit):
         click.echo(f"{rule} is {unit['state']}, so it waits: {one_line(why(unit, time.time()))}", err=True)
         for remedy in dict.fromkeys(reason["remedy"] for reason in unit["reasons"] if reason["remedy"]):
             click.echo(one_line(remedy), err=True)
+
+
+def _waits_for_a_person(unit: Mapping[str, Any]) -> bool:
+    """Whether it is held, or was stopped: by a person, or as a loop."""
+    return bool(unit["held"] or (unit["state"] == "stopped" and unit["reasons"]))
 
 
 def _json(given: str) -> Any:
@@ -157,7 +171,7 @@ class _Following:
                     return {"outcome": "dropped", "text": data["text"]}
             if not any(firing["id"] == self._id for firing in rule["queue"]):
                 return {"outcome": "dropped", "text": "it is gone from the queue, and was not run"}
-            if rule["held"]:
+            if _waits_for_a_person(rule):
                 reason = rule["reasons"][0]
                 return {"outcome": "held", "text": f"it waits for a person: {reason['text']}. {reason['remedy']}"}
             if time.monotonic() >= end:

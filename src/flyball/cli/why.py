@@ -7,11 +7,22 @@ import click
 
 from flyball.cli.answer import ends
 from flyball.cli.ask import Asking
+from flyball.cli.complete import unit_names
 from flyball.cli.post_mortem import post_mortem_lines
 from flyball.cli.rules import facts as rule_facts
 from flyball.cli.show import coloured, print_json
 from flyball.control.past import RULE
-from flyball.control.text import clock_time, event_line, exit_text, length, one_line, question_text, short, times
+from flyball.control.text import (
+    clock_time,
+    counted,
+    event_line,
+    exit_text,
+    length,
+    one_line,
+    question_text,
+    short,
+    times,
+)
 from flyball.core.amounts import amount_text
 
 DETAIL_LINES_MAX: Final = 20
@@ -19,7 +30,7 @@ DETAIL_LINES_MAX: Final = 20
 
 
 @click.command()
-@click.argument("unit")
+@click.argument("unit", shell_complete=unit_names)
 @click.option(
     "-n", "--lines", default=10, type=click.IntRange(0, 1000), help="Entries of the journal; 10 if not given."
 )
@@ -81,7 +92,7 @@ def _facts(unit: Mapping[str, Any], now: float) -> Iterable[str]:
         how = exit_text(ended["cause"], ended["error"], ended["code"], ended["signal"], ended["fingerprint"])
         yield f"Last exit:  {one_line(how)}, {length(now - ended['at'])} ago"
     by_hand = f", {restarts['by_hand']} by hand" if restarts["by_hand"] else ""
-    row = f"; {unit['failures_in_a_row']} failing runs in a row" if unit["failures_in_a_row"] else ""
+    row = f"; {counted(unit['failures_in_a_row'], 'failing run')} in a row" if unit["failures_in_a_row"] else ""
     yield f"Restarts:   {restarts['last_hour']} in the last hour, {restarts['total']} in all{by_hand}{row}"
     for failure in unit["failures"]:
         held = ", quarantined" if failure["quarantined"] else ""

@@ -1,14 +1,15 @@
 """What the numbers of rules multiply to: limits that can never be reached, times that are too short, names that nobody
-has. Each value is fine by itself, so this is advice and not an error.
+has, packages that are missing. Each value is fine by itself, so this is advice and not an error.
 """
 
+import importlib.util
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Final
 
-from flyball.config.rule_fit import circles, pattern_of
-from flyball.config.rules import QUEUE_MAX, Attempts, OnError, Rule, UnitEvent
+from flyball.config.rule_fit import circles, deeds_of, pattern_of
+from flyball.config.rules import QUEUE_MAX, Attempts, Browse, FileChange, Http, OnError, Rule, UnitEvent, Webhook
 from flyball.config.section import Fault
 from flyball.config.settings import Settings
 from flyball.core.time import MINUTE, Span, format_span, span
@@ -27,6 +28,7 @@ def rule_advice(settings: Settings) -> Iterator[Fault]:
         _retry,
         partial(_events, names),
         _undo,
+        _packages,
     )
     for check in checks:
         more = 0
@@ -114,6 +116,33 @@ def _events(names: Collection[str], rule: Rule) -> Iterator[Fault]:
 
 def _is_there(name: str, names: Collection[str]) -> bool:
     return name in names or ("*" in name and any(map(pattern_of(name).fullmatch, names)))
+
+
+def _packages(rule: Rule) -> Iterator[Fault]:
+    """It can be checked without them, on another machine than it runs on: so this is no error."""
+    parts = [(("rules", rule.name, "triggers", place), trigger) for place, trigger in enumerate(rule.triggers)]
+    for path, part in [*parts, *deeds_of(rule)]:
+        key, modules, extra = _NEEDED.get(type(part), ("", (), ""))
+        missing = next((module for module in modules if not is_installed(module)), "")
+        if missing:
+            text = f"needs the package {missing}, which is not installed here: pip install 'flyball-governor[{extra}]'"
+            yield Fault((*path, key), text)
+
+
+_NEEDED: Final[Mapping[type, tuple[str, tuple[str, ...], str]]] = {
+    FileChange: ("file", ("watchfiles",), "rules"),
+    Webhook: ("webhook", ("uvicorn", "starlette"), "rules"),
+    Http: ("http", ("httpx",), "rules"),
+    Browse: ("browser", ("playwright",), "browser"),
+}
+"""Of triggers and deeds: the word that they are written with, the packages they run with, and the extra that has these.
+What cannot even be checked without its package, a condition and a cron, is refused without it."""
+
+
+@lru_cache(maxsize=10)
+def is_installed(module: str) -> bool:
+    """Whether there is such a package."""
+    return importlib.util.find_spec(module) is not None
 
 
 def _undo(rule: Rule) -> Iterator[Fault]:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from flyball.config.expressions import ConditionError, compiled
+from flyball.config.rule_names import ROOTS
 from flyball.config.rules import (
     Action,
     Browse,
@@ -230,6 +231,8 @@ def _always_holds(when: str) -> bool:
     """Whether it is none, or looks at nothing that could change: such as `true`."""
     if not when:
         return True
+    if "trigger" in when or any(root in when for root in ROOTS):  # quickly said of nearly all
+        return False
     try:
         condition = compiled(when)
         return not condition.reads and condition.holds({})

@@ -95,6 +95,7 @@ VALUE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 TEMPLATE: Final = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 UNFILLED: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 _RATE: Final = re.compile(r"\s*(\d{1,7})\s*/\s*(.+)")
+_URL: Final = re.compile(r"https?://[^/\s]|\{\{")
 _FUNCTION: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 TRIGGER_KINDS: Final = ("every", "cron", "file", "webhook", "event", "command", "startup")

@@ -161,6 +161,8 @@ _LIST: Final = (
         rules.trigger,
         _RULE,
         Argument(name="data", kind=object, help="What it is told: any JSON, `trigger.data` in its templates."),
+        Argument(name="unit", kind=str, help="The unit that fires it, if no person does.", default=""),
+        Argument(name="run", kind=str, help="In which of its runs.", default=""),
     ),
     _command("forget_firings", Right.OPERATE, "Forget what waits in the queue of a rule.", rules.forget, _RULE),
     _command(

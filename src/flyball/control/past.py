@@ -72,8 +72,9 @@ class UnitPast:
             case Start() | Revise() if entry.verb != "proceed":
                 return
             case Start():
-                self.restarts += event.again
                 fired = event.labels.get(RUNTIME) == RULE
+                failed = self.last_exit is not None and self.last_exit.cause.failed
+                self.restarts += event.again or (fired and failed)  # as the policy counts them
                 self.by_hand += not (event.again or fired or isinstance(event, Resume)) and self.starts > 0
                 self.starts += 1
                 self.runs[event.run] = self.started = entry.at

@@ -176,7 +176,8 @@ def in_words(trigger: Trigger) -> str:
 
 def _action(action: Action) -> str:
     approved = ", after approval" if action.approve is not None else ""
-    return f"{action.id}: {DEEDS[type(action.deed)]}{approved}"
+    deed = DEEDS[type(action.deed)]
+    return f"{action.id if action.id == deed else f'{action.id}: {deed}'}{approved}"
 
 
 def _triggers(look: Look, rule: Rule) -> Iterable[TriggerView]:

@@ -145,8 +145,9 @@ def test_final_failure_is_not_tried_again() -> None:
         (OnError.ROLLBACK, ["one", "two", "undo one"]),
     ],
 )
-def test_on_error(on_error: OnError, done: list[str]) -> None:
-    """A failed action ends the run, or not, or has what was done undone; the run failed all the same."""
+def test_on_error(on_error: OnError, done: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    """A failed action ends the run, or not, or has what was done undone; the run failed all the same, and the log says
+    why."""
     stage = Stage()
 
     async def second_fails(scene: Scene, deed: Any) -> Mapping[str, Any]:
@@ -159,9 +160,12 @@ def test_on_error(on_error: OnError, done: list[str]) -> None:
         await stage.fire()
         await stage.pass_by(1)
 
-    stage.run(work)
+    with caplog.at_level("INFO"):
+        stage.run(work)
     assert [command for command, _ in stage.done] == done
     assert [exited.cause for exited in stage.exits()] == [Cause.ERROR]
+    (said,) = [line for line in caplog.messages if ": failed: action two" in line]
+    assert said.endswith(stage.exits()[0].detail)
 
 
 def test_results_are_passed_on() -> None:

@@ -143,7 +143,7 @@ def test_end_at_any_moment(step: int, held: bool) -> None:
     assert len(stage.starts()) == len(stage.exits()) == len({exited.run for exited in stage.exits()})
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", range(20))
 def test_changed_while_it_ends(step: int) -> None:
     """What becomes of a firing is decided once: what is written and what is known do not differ."""
     stage = Stage()
@@ -220,5 +220,77 @@ def test_disk_is_full_when_it_is_fired() -> None:
         assert await stage.fire() is Fate.QUEUED, "its room is free again"
         await stage.pass_by(1)
         assert len(stage.done) == 1
+
+    stage.run(work)
+
+
+@pytest.mark.parametrize("lasts_for", [0, 0.01, 0.3])
+def test_loop_of_a_rule_with_several_runs_at_a_time(lasts_for: float) -> None:
+    """What a safeguard ended waits for a person, also where other runs of the rule were under way and are done after
+    that; and what waits in the queue still does."""
+    stage = Stage({"rule": {"max_runs_per_minute": 100_000}})
+
+    async def takes(scene: Scene, deed: Any) -> Mapping[str, Any]:
+        await asyncio.sleep(lasts_for)
+        return {}
+
+    async def work() -> None:
+        stage.does = takes
+        await stage.up(rule(runs_max=3, queue_max=1_000))
+        for _ in range(300):
+            await stage.fire()
+        await stage.pass_by(600)
+        stopped = [exited for exited in stage.exits() if exited.error == "loop_detected"]
+        assert 1 <= len(stopped) <= 3
+        assert len(stage.done) == 99
+        assert waiting(stage) == 300 - 99 - len(stopped)
+
+    stage.run(work)
+
+
+def test_loop_outlives_the_daemon() -> None:
+    """A rule that was stopped as a loop waits for a person also after a restart, and when the loop is long over."""
+    stage = Stage()
+
+    async def work() -> None:
+        await stage.up(rule())
+        for _ in range(110):
+            await stage.fire()
+        await stage.pass_by(1)
+        assert len(stage.done) == 99
+        await stage.down()
+        await stage.up(rule())
+        await stage.fire()
+        await stage.pass_by(3_600)
+        assert len(stage.done) == 99
+        await stage.fire(by_person=True)
+        await stage.pass_by(10)
+        assert waiting(stage) == 0
+
+    stage.run(work)
+
+
+def test_disk_is_full_when_rules_change() -> None:
+    """The other rules are in force; what waits for one that is gone is not run, and forgotten as soon as it can be."""
+    disk = Disk()
+    stage = Stage(store=disk)
+
+    async def work() -> None:
+        stage.does = fails
+        engine = await stage.up(rule("a"), rule("b"))
+        for name in "ab":
+            await stage.fire(name)
+        await stage.pass_by(0.5)
+        disk.full = True
+        made = rule("c")
+        added, removed, _ = await engine.change([made])
+        assert (added, removed) == (("c",), ("a", "b"))
+        disk.full = False
+        await stage.fire("c")
+        await stage.pass_by(0.5)
+        assert [command for command, _ in stage.done] == ["act", "act", "act"]
+        await stage.down()
+        await stage.up(made)
+        assert [key.subject for key in stage.store.states(FIRING)] == [f"c/{stage.fired('c')[0].id}"]
 
     stage.run(work)

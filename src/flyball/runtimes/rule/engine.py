@@ -6,6 +6,7 @@ none twice. Runs are the business of each rule's post.
 """
 
 import asyncio
+import contextlib
 import logging
 import secrets
 from collections import Counter, OrderedDict
@@ -31,7 +32,7 @@ from flyball.runtimes.guardian import Guard
 from flyball.runtimes.rule.actions import DOING
 from flyball.runtimes.rule.approvals import Approvals
 from flyball.runtimes.rule.deed import ActionFailed, Scene, Units
-from flyball.runtimes.rule.firing import DATA_MAX, DEPTH_MAX, FIRING, Fate, Firing, Source, Spark
+from flyball.runtimes.rule.firing import DATA_MAX, DEPTH_MAX, FIRING, Fate, Firing, Looks, Source, Spark
 from flyball.runtimes.rule.post import SHARED, RulePost
 from flyball.runtimes.rule.queue import Queue, encode
 from flyball.runtimes.rule.run import Doings, RuleRun
@@ -45,6 +46,9 @@ CHAINS_MAX: Final = 10_000
 """Runs whose place in a chain is remembered. What they cause follows within moments."""
 UNITS_EVERY: Final = 1 * SECOND
 """How old what conditions know of units may be."""
+LOOK_MAX: Final = 2.0
+"""Seconds that sources have to look what is there already before other rules count as in force. A folder takes
+milliseconds; a disk that does not answer is not waited for."""
 SOURCE_WAIT: Final = 5.0
 """Seconds before a source of triggers is begun again that failed."""
 LOST: Final = "lost"
@@ -129,6 +133,7 @@ class Engine:
         for name in self.queue.rules():
             if name in self.posts:
                 self.posts[name].wake()
+        await self._settled()
 
     def resize(self, running_max: int, queued_max: int) -> None:
         """Other limits for all rules together."""
@@ -165,6 +170,7 @@ class Engine:
         for name in changed:
             self.posts[name].change(after[name])
         self._listen(rules)
+        await self._settled()
         # Last, because it takes its time, and can go wrong: the other rules are in force by then.
         await asyncio.gather(*(post.end() for post in gone))
         for name in removed:
@@ -206,6 +212,13 @@ class Engine:
                 continue
             source.use(rules)
             self._sources[make] = source, asyncio.get_running_loop().create_task(self._keep(source))
+
+    async def _settled(self) -> None:
+        """Returns when what happens from now on fires rules: whoever is told that they are in force may rely on it."""
+        looks = [source.settled() for source, _ in self._sources.values() if isinstance(source, Looks)]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_MAX):
+                await asyncio.gather(*looks)
 
     async def _keep(self, source: Source) -> None:
         kind = type(source).__name__

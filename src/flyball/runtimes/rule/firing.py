@@ -7,13 +7,13 @@ Sources of triggers make sparks; the engine makes firings of those that are to b
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from flyball.config.rules import Rule
 from flyball.governor import NO_ROWS, Rows
 from flyball.store.firings import FIRING, Firing
 
-__all__ = ["DATA_MAX", "DEPTH_MAX", "FIRING", "Bell", "Fate", "Firing", "Source", "Spark"]
+__all__ = ["DATA_MAX", "DEPTH_MAX", "FIRING", "Bell", "Fate", "Firing", "Looks", "Source", "Spark"]
 
 DATA_MAX: Final = 256 * 1024
 """Bytes of what a trigger says, as JSON. It is kept until it was run, and templates need little of it."""
@@ -73,4 +73,13 @@ class Source(Protocol):
 
     async def run(self) -> None:
         """Until it is cancelled."""
+        ...
+
+
+@runtime_checkable
+class Looks(Protocol):
+    """A source that has to look first what is there already, because that fires nothing."""
+
+    async def settled(self) -> None:
+        """Returns when that is known, for what it was told to watch last: what comes from then on fires."""
         ...

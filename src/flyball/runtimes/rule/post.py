@@ -104,7 +104,7 @@ class RulePost:
         if firing is not None and firing.by_person:
             self._rouse()
         free = self.rule.runs_max - len(self._lines)
-        waiting = len(self.stage.queue.of(self.rule.name)) - len(self._lines)
+        waiting = self.stage.queue.number(self.rule.name) - len(self._lines)
         for _ in range(min(free, waiting)):
             line = _Line(self)
             self._lines[line] = asyncio.get_running_loop().create_task(line.work())

@@ -6,6 +6,7 @@ something in takes room for it first, and makes it known when it is on disk.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -33,6 +34,10 @@ class Queue:
         self.most = most
         self._by_rule: dict[str, dict[str, Firing]] = {}
         self._sizes: dict[str, int] = {}
+        self._asked_for: dict[str, dict[str, Firing]] = {}
+        """Of each rule, those that a person asked for."""
+        self._newest: dict[tuple[str, str, object], str] = {}
+        """Of each rule, trigger and file the one that came last: nothing is looked for among thousands."""
         self._taken: set[str] = set()
         self._counts: Counter[str] = Counter()
         """Of each rule, how many there are: also those that are being written down."""
@@ -81,6 +86,9 @@ class Queue:
     def put(self, firing: Firing, size: int) -> None:
         """It was written down. Its room was taken before."""
         self._by_rule.setdefault(firing.rule, {})[firing.id] = firing
+        if firing.by_person:
+            self._asked_for.setdefault(firing.rule, {})[firing.id] = firing
+        self._newest[_about(firing)] = firing.id
         self._sizes[firing.id] = size
 
     def replace(self, firing: Firing) -> None:
@@ -94,18 +102,22 @@ class Queue:
         firings = self._by_rule.get(firing.rule, {})
         if firings.pop(firing.id, None) is not None:
             self.give_room_back(firing.rule, self._sizes.pop(firing.id))
+            self._asked_for.get(firing.rule, {}).pop(firing.id, None)
+            if self._newest.get(_about(firing)) == firing.id:
+                del self._newest[_about(firing)]
             if not firings:
                 del self._by_rule[firing.rule]
+                self._asked_for.pop(firing.rule, None)
         self._taken.discard(firing.id)
 
     def take(self, rule: str) -> Firing | None:
         """The next one of a rule that nobody has taken: what a person asked for comes first, then the oldest."""
-        free = [firing for firing in self._by_rule.get(rule, {}).values() if firing.id not in self._taken]
-        if not free:
-            return None
-        firing = next((firing for firing in free if firing.by_person), free[0])
-        self._taken.add(firing.id)
-        return firing
+        firings = self._by_rule.get(rule, {})
+        for id_ in chain(self._asked_for.get(rule, ()), firings):
+            if id_ not in self._taken:
+                self._taken.add(id_)
+                return firings[id_]
+        return None
 
     def claim(self, firing: Firing) -> bool:
         """Take that one; False if somebody has it, or it is over."""
@@ -119,17 +131,26 @@ class Queue:
         self._taken.discard(firing.id)
 
     def waits(self, rule: str, trigger: str, path: object) -> Firing | None:
-        """One of that trigger, about that file if it is about one, that waits and was not begun."""
-        for firing in self._by_rule.get(rule, {}).values():
-            same = firing.trigger == trigger and firing.data.get("path") == path
-            if same and firing.id not in self._taken and not firing.attempt:
-                return firing
-        return None
+        """The last one of that trigger, about that file if it is about one, if it waits and was not begun."""
+        id_ = self._newest.get((rule, trigger, path))
+        if id_ is None or id_ in self._taken:
+            return None
+        firing = self._by_rule[rule][id_]
+        return None if firing.attempt else firing
 
     def of(self, rule: str) -> list[Firing]:
         """All of a rule, the oldest first."""
         return list(self._by_rule.get(rule, {}).values())
 
+    def number(self, rule: str) -> int:
+        """How many there are of a rule."""
+        return len(self._by_rule.get(rule, ()))
+
     def rules(self) -> Iterable[str]:
         """The rules that have any."""
         return list(self._by_rule)
+
+
+def _about(firing: Firing) -> tuple[str, str, object]:
+    path = firing.data.get("path")
+    return firing.rule, firing.trigger, path if isinstance(path, str) else None

@@ -133,9 +133,10 @@ class RuleRun:
                     return Ending(Cause.STOPPED, error=NOT_APPROVED, detail=detail)
                 self._results[action.id] = await self._insist(action, action.deed, action.id)
             except ActionFailed as failed:
-                failure = failure or self._failed(failed, action.id)
+                ending = self._failed(failed, action.id)
+                failure = failure or ending
                 if rule.on_error is OnError.CONTINUE:
-                    log.info("%s: action %s failed, and the next one is done: %s", rule.name, action.id, failed)
+                    log.info("%s: the next action is done all the same", rule.name)
                     continue
                 await self._undo()
                 return failure
@@ -265,6 +266,7 @@ class RuleRun:
         notes = "".join(f" ({note})" for note in getattr(failed, "__notes__", ()))
         where = f"action {action}{notes}: " if action else ""
         detail = f"{where}{failed}"
+        log.info("%s: failed: %s", rule, detail)
         if failed.detail:
             detail += f"\n{failed.detail}"
         mark = fingerprint(

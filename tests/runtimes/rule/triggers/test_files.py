@@ -232,6 +232,26 @@ def test_what_is_there_already(tmp_path: Path) -> None:
     asyncio.run(play())
 
 
+def test_right_after_it_is_in_force(tmp_path: Path) -> None:
+    """As soon as it is known what is there already, whatever comes fires: at the start, and with other rules."""
+
+    async def play() -> None:
+        house = House(tmp_path)
+        house.inbox.mkdir()
+        async with house.up():
+            await house.source.settled()
+            (house.inbox / "first.csv").touch()
+            await house.bell.until(1)
+            for number in range(5):
+                house.source.use([rule("texts", FileChange(pattern=str(house.inbox / f"*.t{number}")))])
+                await house.source.settled()
+                (house.inbox / f"next.t{number}").touch()
+                await house.bell.until(2 + number)
+        assert house.names == [("created", "first.csv"), *(("created", f"next.t{number}") for number in range(5))]
+
+    asyncio.run(play())
+
+
 def test_while_nobody_was_there(tmp_path: Path) -> None:
     """What changed while nobody was there is found at the next start, once."""
 

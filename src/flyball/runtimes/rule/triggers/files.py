@@ -68,6 +68,7 @@ class Files:
         self._clock, self._store = governor.clock, governor.store
         self._wanted: dict[Key, tuple[str, FileChange]] = {}
         self._refit = False
+        self._fitted = Flag()
         self._sets: dict[Key, FileSet] = {}
         self._by_folder: dict[str, list[FileSet]] = {}
         """By the folder that is really watched, without links."""
@@ -88,7 +89,12 @@ class Files:
             if isinstance(trigger, FileChange)
         }
         self._refit = True
+        self._fitted.clear()
         self._poked.set()
+
+    async def settled(self) -> None:
+        """Returns when it is known what is there already."""
+        await self._fitted.wait()
 
     async def run(self) -> None:
         """Watch, until it is cancelled. What a run before this one knew is read again: it may have failed halfway."""
@@ -102,6 +108,8 @@ class Files:
                 if self._refit:
                     self._refit = False
                     await self._fit({}, {})
+                if not self._refit:
+                    self._fitted.set()
                 await self._look(watcher)
                 await self._list_those([fileset for fileset in self._sets.values() if fileset.lists])
                 await self._fire()
