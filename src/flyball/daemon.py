@@ -109,7 +109,7 @@ class Daemon:
 
     def _say_ready(self) -> None:
         rules = len(self._plan.rules)
-        log.info("up: %d units%s", len(self._fleet.posts), f", {rules} rules" if rules else "")
+        log.info("up: %d units%s", len(self._fleet.posts), f", {rules} rule{'s' * (rules > 1)}" if rules else "")
         number = self._env.get(READY)
         if number:
             with contextlib.suppress(OSError):
@@ -164,12 +164,15 @@ class Daemon:
             poke=self._poke,
             gone=is_gone,
             past=self._past,
-            says=self._fleet.says,
+            says=self._says,
             trouble=self._fleet.trouble or self._complaint,
             firings=self._rules.counts if self._rules is not None else (lambda _: {}),
         )
         async with self._turn:
             return await asyncio.to_thread(serve_line, context, line)
+
+    def _says(self, unit: str) -> str:
+        return self._fleet.says(unit) or (self._rules.says(unit) if self._rules is not None else "")
 
     async def _own(self, request: Request, uid: int) -> dict[str, Any] | None:
         """The answer to what only a daemon can do; None if it is something else."""

@@ -102,6 +102,11 @@ class Rulebook:
         """A person forgets what waits for a rule; how many."""
         return await self._engine.forget(rule, by)
 
+    def says(self, rule: str) -> str:
+        """What the firings of a rule wait for, if they wait for anything."""
+        post = self._engine.posts.get(rule)
+        return post.says if post is not None else ""
+
     def counts(self, rule: str) -> Mapping[str, int]:
         """What became of what fired it, since the daemon began."""
         counts = Counter(self._engine.counts.get(rule, {}))

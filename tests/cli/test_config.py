@@ -40,6 +40,17 @@ def test_origin(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines["quarantine.cooldown_ladder_seconds"].endswith("default")
 
 
+def test_long_value(capsys: pytest.CaptureFixture[str]) -> None:
+    """A value of many columns does not push the origins of the others out of sight."""
+    Path("flyball.yaml").write_text(
+        f"rules: {{r: {{triggers: [{{command: true}}], actions: [{{notify: {'x' * 500}}}]}}}}"
+    )
+    assert main(["config", "--origin"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {len(line) > 200 for line in lines if line.startswith("rules.r.actions")} == {True}
+    assert max(len(line) for line in lines if not line.startswith("rules.r.actions")) < 200
+
+
 @pytest.mark.parametrize("origin", [True, False])
 def test_json(origin: bool, capsys: pytest.CaptureFixture[str]) -> None:
     """The same for a script."""

@@ -350,6 +350,7 @@ def test_wait_until_failed(states: Path, shop: Scene, keeps: bool, capsys: Captu
     with daemon(states, shop, trigger):
         assert main(["trigger", "watch-price", "--wait", "1m"]) == 1
     shown = capsys.readouterr().out.splitlines()[-1]
+    assert shown.startswith("watch-price: error: HttpStatus")
     assert ("it is tried again" in shown) is keeps
     assert "`flyball why watch-price`" in shown
 

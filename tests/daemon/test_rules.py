@@ -455,7 +455,7 @@ def test_killed_in_a_run(kill: Callable[[Site], None], site: Site) -> None:
     assert lines(site, "ran") == [f"{id_} 1", f"{id_} 2"]
     assert [one["cause"] for one in exits(site, "long")] == ["lost", "done"]
     assert site.running() == {}
-    assert "begun 1 times" in site.log()
+    assert "begun (attempt 1)" in site.log()
 
 
 def test_killed_in_a_call(site: Site) -> None:

@@ -3,10 +3,15 @@
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
 from flyball.config import Effective, load
+
+VALUES_MAX: Final = 60
+"""Columns that are kept free for values. What is longer, such as the actions of a rule, has its origin further right;
+the origins of the others stay in sight."""
 
 
 @click.command()
@@ -34,7 +39,7 @@ def _as_json(values: Iterable[Effective], *, origin: bool) -> dict[str, object]:
 def _print(values: Sequence[Effective], *, origin: bool) -> None:
     """One line each, so that it can be searched."""
     keys_width = max(len(value.key) for value in values)
-    values_width = max(len(_shown(value)) for value in values)
+    values_width = min(max(len(_shown(value)) for value in values), VALUES_MAX)
     for value in values:
         line = f"{value.key:<{keys_width}}  {_shown(value):<{values_width}}"
         click.echo(f"{line}  {value.origin}" if origin else line.rstrip())

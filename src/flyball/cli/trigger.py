@@ -17,7 +17,7 @@ from flyball.cli.show import print_json
 from flyball.cli.status import why
 from flyball.control.commands import LINE_MAX
 from flyball.control.looking import EVENTS_MAX
-from flyball.control.text import event_line, one_line
+from flyball.control.text import event_line, exit_text, one_line
 from flyball.core.time import MINUTE, Span, format_span, parse_span, seconds
 from flyball.errors import FlyballError
 from flyball.runtimes.process.spawn import RUN_VARIABLE, UNIT_VARIABLE
@@ -192,10 +192,11 @@ class _Following:
         return event.get("id") == self._id or event.get("run", "").rpartition(".")[0] == self._id
 
     def _ended(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        cause = data["data"]["cause"]
-        if cause == "done":
-            return {"outcome": "done", "text": "done", "exit": data["data"]}
+        ended = data["data"]
+        if ended["cause"] == "done":
+            return {"outcome": "done", "text": "done", "exit": ended}
         rule = self._ask("rules", rules=[self._rule])["rules"][0]
         kept = any(firing["id"] == self._id for firing in rule["queue"])
         again = "; it is tried again when the safeguards let it" if kept else ""
-        return {"outcome": "failed", "text": f"{cause}{again}. `flyball why {self._rule}`", "exit": data["data"]}
+        how = exit_text(ended["cause"], ended.get("error", ""), ended.get("code"), ended.get("signal"))
+        return {"outcome": "failed", "text": f"{how}{again}. `flyball why {self._rule}`", "exit": ended}

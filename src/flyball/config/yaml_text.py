@@ -26,6 +26,8 @@ WORD_MAX: Final = 64
 """Characters of a word that may be a number or a date, and that is remembered: longer ones are too rare."""
 
 _MERGE: Final = "tag:yaml.org,2002:merge"
+_COLLECTIONS: Final = (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+"""Tags of mappings and lists that say no more than they show."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -128,6 +130,8 @@ class _YamlReader:
         anchor = event.anchor
         if anchor is not None:
             self._open[anchor] = at
+        if kind is not yaml.ScalarEvent and event.tag not in _COLLECTIONS:
+            self.problems.append(f"{at}: the tag {event.tag!r} means nothing here; leave it out")
         if kind is yaml.ScalarEvent:
             given = Given(self._scalar(event, at), at, key_at, _lead(event))
         elif kind is yaml.MappingStartEvent:

@@ -475,7 +475,7 @@ def test_lost_run_is_made_again_and_said(caplog: pytest.LogCaptureFixture) -> No
     assert [exited.cause for exited in stage.exits()] == [Cause.LOST, Cause.DONE]
     assert [start.run for start in stage.starts()] == ["f.1", "f.2"]
     assert stage.starts()[1].again
-    assert "begun 1 times" in caplog.text
+    assert "begun (attempt 1)" in caplog.text
 
 
 def test_lost_run_is_not_made_twice_where_that_is_not_wanted() -> None:
@@ -761,3 +761,27 @@ def test_rule_that_comes_later_is_not_fired_by_the_start() -> None:
 
     stage.run(none_at_first)
     assert not stage.fired("later")
+
+
+def test_what_waits_says_what_for() -> None:
+    """A rule whose turn has not come says that others run; one that is refused says why."""
+    stage = Stage()
+
+    async def work() -> None:
+        stage.does = lasts
+        engine = await stage.up(rule("busy"), rule("next"), rule("slow", pace=Pace(starts=1, window=MINUTE)))
+        engine.resize(1, 100)
+        await stage.fire("busy")
+        await stage.pass_by(1)
+        await stage.fire("next")
+        await stage.pass_by(1)
+        assert engine.posts["busy"].says == ""
+        assert engine.posts["next"].says == "waits for its turn: 1 runs of rules live (rule.max_running)"
+        await stage.pass_by(30)
+        assert engine.posts["next"].says == ""
+        await stage.fire("slow")
+        await stage.fire("slow")
+        await stage.pass_by(15)
+        assert "the limit is 1" in engine.posts["slow"].says
+
+    stage.run(work)

@@ -154,7 +154,7 @@ class Engine:
                 elif firing.attempt and not rule.runs_again:
                     await self._forget(firing, LOST)
                 elif firing.attempt:
-                    text = "%s: what %s fired was begun %d times, and not brought to its end; it is tried again"
+                    text = "%s: what %s fired was begun (attempt %d) and not brought to its end; it is tried again"
                     log.warning(text, name, firing.trigger, firing.attempt)
 
     async def change(self, rules: Sequence[Rule]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:

@@ -97,6 +97,13 @@ class RulePost:
         """How many runs live."""
         return sum(line.life is not None for line in self._lines)
 
+    @property
+    def says(self) -> str:
+        """What its firings wait for, if they wait for anything."""
+        if any(line.in_line for line in self._lines):
+            return f"waits for its turn: {self.stage.slots.taken} runs of rules live (rule.max_running)"
+        return next((line.waits_for for line in self._lines if line.life is None and line.waits_for), "")
+
     def wake(self, firing: Firing | None = None) -> None:
         """Something waits. What a person asked for is tried also where all the others are refused."""
         if self._leaving:
@@ -166,6 +173,10 @@ class _Line:
         self.post = post
         self.life: Life | None = None
         self.kills = False
+        self.in_line = False
+        """It waits until fewer rules run."""
+        self.waits_for = ""
+        """Why its start was refused."""
         self._stage = post.stage
         self._firing: Firing | None = None
         self._condition: Exception | None = None
@@ -253,7 +264,11 @@ class _Line:
             if firing is None:
                 raise Idle
             if not self._has_slot:
-                await stage.slots.take(self.post.rule.priority)
+                self.in_line = True
+                try:
+                    await stage.slots.take(self.post.rule.priority)
+                finally:
+                    self.in_line = False
                 self._has_slot = True
             rule = self.post.rule
             holds = await stage.holds(rule, firing)
@@ -305,6 +320,7 @@ class _Line:
 
     def _heard(self, _: Driver, event: Event, decision: Decision) -> None:
         if isinstance(event, Start):
+            self.waits_for = decision.primary.text if decision.primary is not None else ""
             if decision.proceeds and self._firing is not None:
                 self._firing = msgspec.structs.replace(self._firing, attempt=self._firing.attempt + 1)
                 self._stage.queue.replace(self._firing)

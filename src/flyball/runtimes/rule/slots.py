@@ -22,6 +22,11 @@ class Slots:
         self._waiting: list[_Waiting] = []
         self._numbers = count()
 
+    @property
+    def taken(self) -> int:
+        """How many are taken."""
+        return self._taken
+
     def resize(self, most: int) -> None:
         """Another limit. What is taken stays taken."""
         self._most = most
