@@ -88,6 +88,28 @@ class NotBegun:
         pass
 
 
+class Ordered(Protocol):
+    """Who looks after a life, and hears what people order."""
+
+    kills: bool
+    """What runs is to be ended without grace."""
+
+
+class Killable:
+    """A life that knows whether it was ordered to be killed."""
+
+    __slots__ = ("_life", "_whose")
+
+    def __init__(self, whose: Ordered, life: Life) -> None:
+        self._whose, self._life = whose, life
+
+    def ended(self) -> Awaitable[Ending]:
+        return self._life.ended()
+
+    async def end(self, grace: Span) -> None:
+        await self._life.end(0 if self._whose.kills else grace)
+
+
 class Hands(Protocol):
     """What can begin the runs of one unit."""
 

@@ -18,12 +18,12 @@ from flyball.config.units import OnSupervisorDeath, Unit
 from flyball.core.decision import Decision
 from flyball.core.event import Event, Exited, Resume, Start
 from flyball.core.failure import digest
-from flyball.core.time import FOREVER, Instant, Span
+from flyball.core.time import FOREVER, Instant
 from flyball.errors import FlyballError
 from flyball.governor import Governor, Rows
 from flyball.runtimes import kept
 from flyball.runtimes.before import is_again, restarts_key
-from flyball.runtimes.driver import ASK_EARLY, Driver, Ending, Life, NotBegun, Stage, doze_until
+from flyball.runtimes.driver import ASK_EARLY, Driver, Killable, Life, NotBegun, Stage, doze_until
 from flyball.runtimes.flag import Flag
 from flyball.runtimes.guardian import Guard
 from flyball.runtimes.kept import Record
@@ -355,7 +355,7 @@ class Post:
         if process is not None and process.pid:
             await self._note(process, run)
         # No waiting from here on: a drive that has a life may be cancelled, this may not.
-        self._process, self._life = process, _Posted(self, inner)
+        self._process, self._life = process, Killable(self, inner)
         if self._leaving:
             asyncio.get_running_loop().call_soon(self._cancel)
         return self._life
@@ -417,18 +417,3 @@ class Post:
             self.pace.waiting -= is_paced
         if self._leaving:
             raise _Left
-
-
-class _Posted:
-    """A life that knows whether it was ordered to be killed."""
-
-    __slots__ = ("_life", "_post")
-
-    def __init__(self, post: Post, life: Life) -> None:
-        self._post, self._life = post, life
-
-    def ended(self) -> Awaitable[Ending]:
-        return self._life.ended()
-
-    async def end(self, grace: Span) -> None:
-        await self._life.end(0 if self._post.kills else grace)

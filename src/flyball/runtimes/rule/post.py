@@ -8,7 +8,7 @@ the same transaction: it is over, or it is tried again.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -18,12 +18,12 @@ from flyball.config.rules import Rule
 from flyball.core.codec import decode_state
 from flyball.core.decision import Decision
 from flyball.core.event import Cause, Event, Exited, Start
-from flyball.core.time import Instant, Span
+from flyball.core.time import Instant
 from flyball.errors import FlyballError
 from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.policies.restart import State as Restarts
 from flyball.runtimes.before import restarts_key
-from flyball.runtimes.driver import Driver, Ending, Life, NotBegun, Sleep, doze_until
+from flyball.runtimes.driver import Driver, Killable, Life, NotBegun, Sleep, doze_until
 from flyball.runtimes.flag import Flag
 from flyball.runtimes.rule.deed import GRACE
 from flyball.runtimes.rule.firing import Firing
@@ -300,7 +300,7 @@ class _Line:
         life: Life = NotBegun()
         if not self.post.is_leaving:
             life = self._stage.begin_run(self.post.rule, self._firing, self.driver.labels, self._condition)
-        self.life = _Posted(self, life)
+        self.life = Killable(self, life)
         return self.life
 
     def _close(self, exited: Exited) -> Rows:
@@ -359,21 +359,6 @@ class _Line:
         await self.post.sleep(poked, until)
         if self.life is None and self.post.is_leaving:
             raise Idle
-
-
-class _Posted:
-    """A life that knows whether it was ordered to be killed."""
-
-    __slots__ = ("_life", "_line")
-
-    def __init__(self, line: _Line, life: Life) -> None:
-        self._line, self._life = line, life
-
-    def ended(self) -> Awaitable[Ending]:
-        return self._life.ended()
-
-    async def end(self, grace: Span) -> None:
-        await self._life.end(0 if self._line.kills else grace)
 
 
 def _lost(rule: str, run: str, labels: Mapping[str, str]) -> Exited:
