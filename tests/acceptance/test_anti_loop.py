@@ -522,7 +522,7 @@ def test_walk_through_in_eight_steps(supervise: Supervise) -> None:
     supervisor.revise("selector #buy")
     lived = supervisor.keep_running(uptime=1, starts=100)
     assert lived.starts == 6
-    assert [wait / SECOND for wait in lived.waits] == [2, 5, 30, 300, 1800], "the longer of ladder and flap delay"
+    assert [wait / SECOND for wait in lived.waits] == list(LADDER)
     cooling = [line for line in supervisor.journal(UNIT, Exited) if "cooling" in line.decision.codes]
     assert len(cooling) == 6
     supervisor.clock.move(HOUR)
