@@ -239,11 +239,15 @@ class Walk:
 
 
 def _is_there(pid: int) -> bool:
+    """Whether it lives. One that nobody has asked for its exit code yet does not."""
     try:
         os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except ProcessLookupError:
         return False
-    return True
+    except OSError:  # there is no /proc, or it has just gone
+        return not Path("/proc/self/stat").exists()
+    return state != "Z"
 
 
 def main() -> int:
