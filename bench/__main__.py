@@ -1,9 +1,9 @@
-"""`make bench`: all comparisons, a row each. `python -m bench.heart`, `.calls`, `.conditions`, `.graphs`, `.store`,
-`.processes` run a part."""
+"""`make bench`: all comparisons, a row each. `python -m bench.heart`, `.calls`, `.conditions`, `.graphs`, `.rules`,
+`.store`, `.processes` run a part."""
 
 import sys
 
-from bench import calls, conditions, graphs, heart, processes, store
+from bench import calls, conditions, graphs, heart, processes, rules, store
 from bench.measure import Row
 
 
@@ -15,6 +15,7 @@ def main() -> int:
         ("Guarded calls", calls.rows),
         ("Conditions of rules", conditions.rows),
         ("Graphs", graphs.rows),
+        ("Rules", rules.run),
         ("Durable (SQLite)", store.run),
         ("Processes", processes.run),
     ):

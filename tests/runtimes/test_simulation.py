@@ -41,7 +41,9 @@ def test_a_hung_run_is_killed_when_its_time_is_up() -> None:
 
 def test_what_waits_for_its_next_run_has_not_ended() -> None:
     """Cut off between two runs, a unit that was told to stop at its deadline is one that goes on."""
-    report = report_of(Unit(name="unit", lives=lambda *_: Life(uptime=FOREVER)), "rule", lasts_max=310 * SECOND + SECOND // 2)
+    report = report_of(
+        Unit(name="unit", lives=lambda *_: Life(uptime=FOREVER)), "rule", lasts_max=310 * SECOND + SECOND // 2
+    )
     assert (report.starts, report.fates["unit"].ended, report.ended_by) == (1, None, "lasts_max")
 
 
