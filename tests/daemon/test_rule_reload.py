@@ -11,6 +11,8 @@ from flyball.control.context import CommandError
 from tests.daemon.rule_site import at_rest, exits, fire, journal, lines, rule_of, runs, starts
 from tests.daemon.site import Site, until
 
+pytestmark = pytest.mark.slow
+
 
 def _names(site: Site) -> set[str]:
     """The rules in force: those of the past are shown as well."""

@@ -21,6 +21,8 @@ from flyball.runtimes.rule.firing import DEPTH_MAX
 from tests.daemon.rule_site import ONCE, at_rest, exits, fire, journal, lines, rule_of, runs, starts
 from tests.daemon.site import Site, has_ended, until
 
+pytestmark = pytest.mark.slow
+
 NO_LIMIT = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 SEND = Path(__file__).parents[2] / "examples" / "send_webhook.py"
 

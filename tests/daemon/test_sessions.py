@@ -19,6 +19,8 @@ from flyball.policies import Session
 from flyball.store.sqlite import SqliteStore
 from tests.daemon.site import Site, has_ended, until
 
+pytestmark = pytest.mark.slow
+
 WORKER = Path(__file__).with_name("session_worker.py")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sessions"
 

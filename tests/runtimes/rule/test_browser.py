@@ -19,6 +19,8 @@ from flyball.runtimes.rule.browser import Browsing, find_browser, plain
 from flyball.runtimes.rule.deed import ActionFailed
 from tests.runtimes.rule.pages import served
 
+pytestmark = pytest.mark.slow
+
 SHORT = SECOND // 10
 """For what does not come."""
 LONG = 30 * SECOND

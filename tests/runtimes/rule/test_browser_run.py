@@ -25,7 +25,10 @@ from flyball.runtimes.rule.firing import Firing
 from flyball.runtimes.rule.marks import of_worker
 from tests.runtimes.rule.pages import served
 
-pytestmark = pytest.mark.skipif(find_browser(os.environ) is None, reason="no Chromium here: apt-get install chromium")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_browser(os.environ) is None, reason="no Chromium here: apt-get install chromium"),
+]
 
 WITHIN = 60.0
 
