@@ -5,7 +5,11 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from tests.daemon.site import Site, has_ended, until
+
+pytestmark = pytest.mark.slow
 
 TWENTY = {f"u{number}": {"command": "sleep 1000"} for number in range(20)}
 

@@ -8,6 +8,8 @@ import pytest
 from flyball.control.context import CommandError
 from tests.daemon.site import Site, until
 
+pytestmark = pytest.mark.slow
+
 NO_LIMIT = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
 

@@ -3,7 +3,11 @@
 import os
 import signal
 
+import pytest
+
 from tests.daemon.site import Site, until
+
+pytestmark = pytest.mark.slow
 
 UNITS = 20
 WAIT, JITTER = 1.0, 0.5

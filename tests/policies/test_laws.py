@@ -328,11 +328,13 @@ def _broken_laws(policy: AnyPolicy) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_a_sound_policy_passes() -> None:
     """The policy that the broken ones are made from keeps the laws: they fail for the reason given and no other."""
     assert not _broken_laws(Sound())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "complaint"), BROKEN, ids=lambda case: getattr(case, "__name__", ""))
 def test_a_broken_policy_is_found(kind: type[Sound], complaint: str) -> None:
     """Each law finds the policy that breaks it, and says so."""

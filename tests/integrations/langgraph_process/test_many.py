@@ -21,6 +21,8 @@ from flyball.policies.budget import State as Spent
 from tests.integrations.langgraph.scene import a_guard, exits, of_thread
 from tests.integrations.langgraph_process.scene import children
 
+pytestmark = pytest.mark.slow
+
 ROUNDS: Final = 3
 BRANCHES: Final = 3
 MICRO: Final = Decimal("0.000001")

@@ -11,6 +11,8 @@ import pytest
 
 from tests.integrations.langgraph_process.scene import is_alive, wait_for
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 PROGRAM = """
