@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from flyball.core.decision import Decision
 from flyball.core.event import Event
 from flyball.governor import NO_ROWS, Governor, Rows
+from flyball.store import Draft, Entry, Snapshot
 
 T = TypeVar("T")
 
@@ -22,6 +23,15 @@ def submit(governor: Governor, event: Event, rows: Rows = NO_ROWS) -> "asyncio.F
     """Put an event to the governor, from within a loop. If nobody waits for the answer any more, it counts all the
     same."""
     return bring(governor.submit_soon(event, rows))
+
+
+def write(governor: Governor, rows: Rows, *, sync: bool = True) -> "asyncio.Future[Entry | None]":
+    """Write records that no event comes with, from within a loop."""
+
+    def draft(snapshot: Snapshot) -> Draft:
+        return Draft(max(governor.clock.now(), snapshot.at), dict(rows), None)
+
+    return bring(governor.store.transact_soon(list(rows), draft, sync=sync))
 
 
 def bring(said: "Future[T]") -> "asyncio.Future[T]":

@@ -25,7 +25,7 @@ from flyball.core.event import Event, Exited, Fired, Start
 from flyball.core.time import SECOND, Instant
 from flyball.errors import FlyballError
 from flyball.governor import NO_ROWS, Governor, Rows
-from flyball.runtimes.bridge import bring, submit
+from flyball.runtimes.bridge import submit, write
 from flyball.runtimes.driver import Life, Sleep, doze_until
 from flyball.runtimes.flag import Flag
 from flyball.runtimes.guardian import Guard
@@ -38,7 +38,6 @@ from flyball.runtimes.rule.queue import Queue, encode
 from flyball.runtimes.rule.run import Doings, RuleRun
 from flyball.runtimes.rule.slots import Slots
 from flyball.runtimes.rule.values import VALUE, Values
-from flyball.store import Draft, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -336,11 +335,7 @@ class Engine:
 
     async def _write(self, rows: Rows, *, sync: bool = True) -> None:
         if rows:
-
-            def draft(snapshot: Snapshot) -> Draft:
-                return Draft(max(self.governor.clock.now(), snapshot.at), dict(rows), None)
-
-            await bring(self.governor.store.transact_soon(list(rows), draft, sync=sync))
+            await write(self.governor, rows, sync=sync)
 
     # Conditions, and what they and templates may name.
 

@@ -93,11 +93,6 @@ class RulePost:
     _leaving: bool = False
 
     @property
-    def running(self) -> int:
-        """How many runs live."""
-        return sum(line.life is not None for line in self._lines)
-
-    @property
     def says(self) -> str:
         """What its firings wait for, if they wait for anything."""
         if any(line.in_line for line in self._lines):
@@ -246,11 +241,8 @@ class _Line:
             await asyncio.wait_for(self.post.rest(), TROUBLE_WAIT)
 
     def _report_lost(self, run: str) -> None:
-        """Runs of other lines of this rule live on, under the same holder."""
-        governor, name = self._stage.governor, self.post.rule.name
-        lives = any(live == run for _, live, _ in governor.live_runs(name))
-        if lives:
-            governor.submit_living(_lost(name, run, self.driver.labels))
+        """This run alone: those of other lines of the rule live on, under the same holder."""
+        self._stage.governor.submit_living(_lost(self.post.rule.name, run, self.driver.labels))
 
     # What the driver is given.
 

@@ -19,11 +19,10 @@ from flyball.core.policy import Key
 from flyball.core.time import FOREVER, SECOND, Instant, Span
 from flyball.errors import FlyballError, StoreError
 from flyball.governor import Clock, Governor, Rows
-from flyball.runtimes.bridge import bring
+from flyball.runtimes.bridge import write
 from flyball.runtimes.driver import Sleep
 from flyball.runtimes.flag import Flag
 from flyball.runtimes.rule.firing import Bell, Fate, Spark
-from flyball.store import Draft, Entry, Snapshot
 
 log = logging.getLogger(__name__)
 
@@ -63,17 +62,8 @@ class Striker:
 
     async def keep(self, rows: Rows, *, sync: bool = True) -> None:
         """Write down what no spark carries."""
-        if not rows:
-            return
-        governor = self.governor
-
-        def draft(snapshot: Snapshot) -> Draft:
-            return Draft(max(governor.clock.now(), snapshot.at), dict(rows), None)
-
-        def write() -> "asyncio.Future[Entry | None]":
-            return bring(governor.store.transact_soon(list(rows), draft, sync=sync))
-
-        await self._insist(write)
+        if rows:
+            await self._insist(lambda: write(self.governor, rows, sync=sync))
 
     async def _in_order(self, sparks: Sequence[Spark]) -> None:
         for spark in sparks:

@@ -30,9 +30,8 @@ from flyball.core.policy import Key
 from flyball.core.time import DAY, SECOND, Instant, Span
 from flyball.errors import FlyballError, StoreError
 from flyball.governor import Governor
-from flyball.runtimes.bridge import bring
+from flyball.runtimes.bridge import write
 from flyball.runtimes.rule.firing import DATA_MAX, Bell, Fate, Spark
-from flyball.store import Draft, Snapshot
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -319,11 +318,8 @@ class Webhooks:
         for known in self._seen.values():
             known.forget(over)
 
-        def forget(snapshot: Snapshot) -> Draft:
-            return Draft(max(now, snapshot.at), dict.fromkeys(over), None)
-
         if over:
-            await bring(self._governor.store.transact_soon(over, forget, sync=False))
+            await write(self._governor, dict.fromkeys(over), sync=False)
 
     # One request.
 
