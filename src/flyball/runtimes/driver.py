@@ -323,11 +323,13 @@ class Driver:
 
     def _exited(self, ending: Ending, told: Decision, *, stopped: bool = False) -> Exited:
         """The exit as the journal has it. What was told to end did not fail by itself: it stopped, or its time was
-        over, or its money."""
+        over, or its money. What one of its own steps told it came first, and stands."""
         cause, error, policy = ending.cause, ending.error, ending.policy
-        if stopped or told is not PROCEED:
-            cause = Cause.STOPPED if stopped else _cause_of(told)
-        if told.primary is not None:
+        if stopped:
+            cause = Cause.STOPPED
+        elif told is not PROCEED and not policy:
+            cause = _cause_of(told)
+        if told.primary is not None and (stopped or not policy):
             error, policy = told.primary.code, told.primary.policy
         return Exited(
             unit=self.unit,
