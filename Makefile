@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 
-.PHONY: demo test test-fast chromium lint bench docs clean
+.PHONY: demo test test-fast chromium promtool lint bench docs clean
 .DEFAULT_GOAL := help
 
 help:
@@ -35,12 +35,16 @@ demo: $(VENV)/base
 
 # For the tests of the browser. Where there is none and none can be installed, they are skipped.
 chromium: $(VENV)/dev
-	@$(BIN)/python tools/chromium.py
+	@$(BIN)/python -m tools.chromium
 
-test: $(VENV)/dev chromium
+# For the tests of metrics and alert rules, likewise.
+promtool: $(VENV)/dev
+	@$(BIN)/python -m tools.promtool
+
+test: $(VENV)/dev chromium promtool
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-fast: $(VENV)/dev chromium
+test-fast: $(VENV)/dev chromium promtool
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
 lint: $(VENV)/dev $(VENV)/bench

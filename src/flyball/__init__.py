@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from flyball.core.decision import Decision as Decision
     from flyball.core.decision import Reason as Reason
     from flyball.core.decision import Verb as Verb
+    from flyball.core.event import Acknowledged as Acknowledged
     from flyball.core.event import Answered as Answered
     from flyball.core.event import Asked as Asked
     from flyball.core.event import Beat as Beat
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from flyball.core.event import Exited as Exited
     from flyball.core.event import Fired as Fired
     from flyball.core.event import Held as Held
+    from flyball.core.event import Ordered as Ordered
+    from flyball.core.event import Raised as Raised
     from flyball.core.event import Released as Released
     from flyball.core.event import Resume as Resume
     from flyball.core.event import Revise as Revise
@@ -63,6 +66,7 @@ _HOMES = {
     "flyball.app": ("open",),
     "flyball.core.decision": ("Allowance", "Decision", "Reason", "Verb"),
     "flyball.core.event": (
+        "Acknowledged",
         "Answered",
         "Asked",
         "Beat",
@@ -71,6 +75,8 @@ _HOMES = {
         "Exited",
         "Fired",
         "Held",
+        "Ordered",
+        "Raised",
         "Released",
         "Resume",
         "Revise",

@@ -12,7 +12,7 @@ import os
 import pwd
 import signal
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,18 +20,24 @@ from flyball import app
 from flyball.config.plan import Plan
 from flyball.config.planning import ask_for_plan
 from flyball.config.sources import SourceWatch, same_but_rules
+from flyball.control.board import Board
 from flyball.control.client import SOCKET
-from flyball.control.commands import Request, check_version, not_ok, ok, parse, serve_line
-from flyball.control.context import CommandError, Context, unknown_unit
+from flyball.control.commands import check_version, find, not_ok, ok, parse, perform
+from flyball.control.context import Args, Caller, CommandError, Context, Right, unknown_unit
 from flyball.control.past import Past
 from flyball.control.server import Server
+from flyball.control.trail import Trail
 from flyball.errors import FlyballError
 from flyball.fleet import Changes, Fleet, pids
+from flyball.runtimes.doorbell import Doorbell
 from flyball.runtimes.guardian import READY, Guard
 from flyball.runtimes.holder import is_gone
 from flyball.runtimes.process import spawn
+from flyball.store import Store
 
 if TYPE_CHECKING:
+    from flyball.config.telegram import Telegram
+    from flyball.control.telegram.bot import TelegramBot
     from flyball.rulebook import Rulebook
 
 log = logging.getLogger(__name__)
@@ -42,6 +48,10 @@ MEANINGLESS: Final = (signal.SIGUSR1, signal.SIGUSR2)
 needs no such thing."""
 LOOK_EVERY: Final = 1.0
 """Seconds between looks whether files of rules changed."""
+DOWN_SOON: Final = 0.05
+"""Seconds between being told to end and beginning to."""
+WATCHER: Final = Caller("", "board", Right.LOOK)
+"""Whoever watches: not to be told from each other, and nothing is ordered by watching."""
 SAME_SIGNAL: Final = 0.5
 """Seconds within which two signals are one: a terminal sends it to the guardian too, which passes it on."""
 
@@ -55,9 +65,20 @@ class Daemon:
         self._env = env
         self._folder = app.state_dir(env)
         self._guard = Guard(env)
-        self._past = Past()
-        self._turn = asyncio.Lock()
-        """One command at a time: they share what was read of the journal."""
+        self._past, self._seen = Past(), Past()
+        """What was read of the journal, by orders and by looks."""
+        self._turn, self._looking = asyncio.Lock(), asyncio.Lock()
+        """One order at a time, and one look: each share what was read."""
+        self._trail = Trail()
+        self._board: Board | None = None
+        """None: nobody watched yet."""
+        self._own: Final[Mapping[str, Callable[[str, Args], Awaitable[dict[str, Any]]]]] = {
+            "ping": self._ping,
+            "down": self._down,
+            "reload": self._reloaded,
+            "trigger": self._trigger,
+            "forget_firings": self._forget,
+        }
         self._changing = asyncio.Lock()
         """One reload, or the end, at a time. Both wait for units to end; commands do not wait for that."""
         self._reloading = asyncio.Lock()
@@ -67,6 +88,7 @@ class Daemon:
         self._orphaned = False
         self._rules: Rulebook | None = None
         """None: there were none yet."""
+        self._telegram: TelegramBot | None = None
         self._complaint = ""
         """Why the settings in the files are not those in force."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -83,6 +105,7 @@ class Daemon:
             self._listen()
             await self._fleet.begin()
             await self._begin_rules(booting=True)
+            await self._use_telegram(self._fleet.plan.telegram)
             self._say_ready()
             await self._ending.wait()
             await self._end()
@@ -138,6 +161,7 @@ class Daemon:
         async with self._changing:
             for task in self._tasks:
                 task.cancel()
+            await self._use_telegram(None)
             if self._rules is not None:
                 await self._rules.end()
             await self._fleet.end(spare_kept=self._orphaned)
@@ -146,50 +170,94 @@ class Daemon:
     # Requests.
 
     async def _serve(self, uid: int, line: bytes) -> bytes:
+        """Answer a line that came over the socket. Whoever could connect is the owner, or root."""
         number = 0
         try:
             request = parse(line)
             number = request.id
             check_version(request)
-            own = await self._own(request, uid)
-            if own is not None:
-                return ok(number, own)
+            return ok(number, await self.ask(Caller(_name_of(uid), "socket"), request.verb, request.args))
         except FlyballError as error:
             return not_ok(number, error)
-        context = Context(
+
+    async def ask(self, caller: Caller, verb: str, args: Args) -> Any:
+        """Carry out a verb, whoever asks and through whatever; its answer. CommandError if it cannot be done. Looks do
+        not wait for orders, which wait for units."""
+        command = find(verb)
+        looks = command.right is Right.LOOK
+        context = self._context(caller, self._seen if looks else self._past)
+        own = self._own.get(verb)
+        if own is None:
+            async with self._looking if looks else self._turn:
+                return await asyncio.to_thread(perform, context, verb, args)
+        try:
+            data = await own(caller.who, command.checked(context, args))
+        except FlyballError as error:
+            if not looks:
+                await asyncio.to_thread(self._trail.failed, context, command, args, error)
+            raise
+        if not looks and not args.get("unit"):  # what a unit asks for is in the journal as its own
+            await asyncio.to_thread(self._trail.done, context, command, args, data)
+        return data
+
+    def _context(self, caller: Caller, past: Past) -> Context:
+        return Context(
             governor=self._governor,
             settings=self._fleet.plan,
-            who=_name_of(uid),
-            channel="socket",
+            who=caller.who,
+            channel=caller.channel,
+            right=caller.right,
             poke=self._poke,
             gone=is_gone,
-            past=self._past,
+            past=past,
+            trail=self._trail,
             says=self._says,
-            trouble=self._fleet.trouble or self._complaint,
+            trouble=self._trouble,
             firings=self._rules.counts if self._rules is not None else (lambda _: {}),
         )
-        async with self._turn:
-            return await asyncio.to_thread(serve_line, context, line)
+
+    # What whoever watches needs.
+
+    @property
+    def store(self) -> Store:
+        return self._governor.store
+
+    @property
+    def board(self) -> Board:
+        if self._board is None:
+            past = Past()
+            self._board = Board(lambda: self._context(WATCHER, past).look(), lambda: self._trouble)
+        return self._board
+
+    def doorbell(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """Ring in the running loop whenever the journal grows, until what this returns is called."""
+        return Doorbell(self.store, self._folder / app.CHANGES, ring, events=()).close
+
+    @property
+    def _trouble(self) -> str:
+        return self._fleet.trouble or self._complaint or (self._telegram.trouble if self._telegram is not None else "")
 
     def _says(self, unit: str) -> str:
         return self._fleet.says(unit) or (self._rules.says(unit) if self._rules is not None else "")
 
-    async def _own(self, request: Request, uid: int) -> dict[str, Any] | None:
-        """The answer to what only a daemon can do; None if it is something else."""
-        match request.verb:
-            case "ping":
-                return {"pid": os.getpid(), "guardian": os.getppid(), "pids": pids(self._fleet.posts)}
-            case "down":
-                self._loop.call_soon(self._told_to_end, f"down by {_name_of(uid)}")
-                return {"pid": os.getpid(), "guardian": os.getppid()}
-            case "reload":
-                return (await self._reload())._asdict()
-            case "trigger":
-                return await self._trigger(request.args, uid)
-            case "forget_firings":
-                rule = self._known_rule(request.args)
-                return {"rule": rule, "forgotten": await self._rulebook.forget(rule, _name_of(uid))}
-        return None
+    # What only a daemon can do.
+
+    async def _ping(self, _who: str, _args: Args) -> dict[str, Any]:
+        return {"pid": os.getpid(), "guardian": os.getppid(), "pids": pids(self._fleet.posts)}
+
+    async def _down(self, who: str, _args: Args) -> dict[str, Any]:
+        # Soon, and not at once: whoever asks is answered first, and the store still takes the line of the audit trail.
+        self._loop.call_later(DOWN_SOON, self._told_to_end, f"down by {who}")
+        return {"pid": os.getpid(), "guardian": os.getppid(), "effect": "all units end, then the daemon"}
+
+    async def _reloaded(self, _who: str, _args: Args) -> dict[str, Any]:
+        changes = await self._reload()
+        return {**changes._asdict(), "effect": _summary(changes)}
+
+    async def _forget(self, who: str, args: Args) -> dict[str, Any]:
+        rule = self._known_rule(args)
+        forgotten = await self._rulebook.forget(rule, who)
+        return {"rule": rule, "forgotten": forgotten, "effect": f"forgot {forgotten} firings"}
 
     def _poke(self, unit: str, verb: str) -> None:
         """Called in another thread, while a command is carried out: then the command says what became of it."""
@@ -218,11 +286,11 @@ class Daemon:
         assert self._rules is not None  # noqa: S101 - of a rule that is known
         return self._rules
 
-    async def _trigger(self, args: Mapping[str, Any], uid: int) -> dict[str, Any]:
+    async def _trigger(self, who: str, args: Args) -> dict[str, Any]:
         rule = self._known_rule(args)
         unit, run = str(args.get("unit") or ""), str(args.get("run") or "")
-        fate, firing = await self._rulebook.trigger(rule, args.get("data"), _name_of(uid), unit=unit, run=run)
-        return {"rule": rule, "fate": fate, "id": firing}
+        fate, firing = await self._rulebook.trigger(rule, args.get("data"), who, unit=unit, run=run)
+        return {"rule": rule, "fate": fate, "id": firing, "effect": f"{fate} {firing}".strip()}
 
     def _known_rule(self, args: Mapping[str, Any]) -> str:
         rule, rules = args.get("rule"), self._rules.names if self._rules is not None else ()
@@ -233,6 +301,17 @@ class Daemon:
             remedy = "`flyball rules` lists all rules."
             raise unknown_unit(str(rule or ""), list(rules), remedy=remedy, text="no rule {!r}")
         return rule
+
+    async def _use_telegram(self, settings: "Telegram | None") -> None:
+        """Let the bot that these settings want be the one that listens."""
+        if self._telegram is not None and self._telegram.settings != settings:
+            await self._telegram.stop()
+            self._telegram = None
+        if self._telegram is None and settings is not None:
+            from flyball.control.telegram.bot import TelegramBot  # noqa: PLC0415 - in memory only where there is one
+
+            self._telegram = TelegramBot(settings, self.ask, self._governor)
+            self._telegram.start()
 
     async def _watch_files(self) -> None:
         """Apply the rules of files that changed, as soon as they are at rest. Bad ones are told of, and change
@@ -283,6 +362,7 @@ class Daemon:
             else:
                 await self._begin_rules(booting=False)
                 changes = changes.and_those(Changes(tuple(rule.name for rule in plan.rules), (), (), 0))
+            await self._use_telegram(plan.telegram)
         log.info("reloaded: %s", _summary(changes))
         return changes
 

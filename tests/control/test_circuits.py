@@ -76,7 +76,8 @@ def _reset(scene: Scene, name: str, *, dry_run: bool = False, **more: Any) -> An
 
 
 def _orders(scene: Scene, after: int) -> list[Any]:
-    return [decode_body(entry.body).event for entry in scene.governor.store.entries(after=after)]
+    entries = scene.governor.store.entries(after=after)
+    return [decode_body(entry.body).event for entry in entries if entry.event != "ordered"]
 
 
 def _seq(scene: Scene) -> int:

@@ -27,7 +27,7 @@ def scene() -> Scene:
 def test_every_verb_explains_itself() -> None:
     """The verbs are those that people know, each with its help."""
     looks = "status unit why sessions session events rules queue questions state"
-    orders = "pause resume reset stop start restart kill answer trigger forget_firings settle"
+    orders = "pause resume reset stop start restart kill answer trigger ping reload down forget_firings settle"
     assert list(COMMANDS) == [*looks.split(), *orders.split()]
     assert all(command.help for command in COMMANDS.values())
     assert all(argument.help for command in COMMANDS.values() for argument in command.arguments)

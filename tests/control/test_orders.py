@@ -9,7 +9,7 @@ from flyball.control.commands import COMMANDS, answer
 from flyball.control.context import CommandError, Right
 from flyball.core.codec import decode_body
 from flyball.core.decision import Decision, Verb
-from flyball.core.event import Booted, Cause, Held, Released, Resume, Start
+from flyball.core.event import Booted, Cause, Held, Ordered, Released, Resume, Start
 from flyball.core.time import HOUR
 from flyball.store.memory import MemoryStore
 from tests.control.scene import Scene
@@ -33,7 +33,8 @@ def _state(scene: Scene, unit: str = "u") -> str:
 
 
 def _events(scene: Scene) -> int:
-    return scene.governor.store.read(()).seq
+    """How many there are, without the lines of the audit trail."""
+    return len([entry for entry in scene.governor.store.entries(limit=10_000) if entry.event != "ordered"])
 
 
 @pytest.mark.parametrize(("verb", "says"), [("pause", Verb.HOLD), ("stop", Verb.STOP), ("kill", Verb.STOP)])
@@ -52,18 +53,35 @@ def test_hold_and_resume(scene: Scene, verb: str, says: Verb) -> None:
 
 
 def test_the_journal_is_the_audit_trail(scene: Scene) -> None:
-    """Every order says who gave it and by which channel."""
+    """Every order says who gave it and by which channel; behind it is a line with what was asked, and what came of it,
+    also of what somebody may not do, once. What was only a mistake is no line."""
     scene.quarantine("u")
-    before = _events(scene)
+    before = scene.governor.store.read(()).seq
     _order(scene, "pause", units=["u"], note="deploying")
     _order(scene, "resume", units=["u"])
     _order(scene, "reset", fingerprint="abcdef")
     _order(scene, "pause", all=True)
     _order(scene, "resume")
-    orders = [decode_body(entry.body).event for entry in scene.governor.store.entries(after=before)]
+    with pytest.raises(CommandError):
+        _order(scene, "pause", units=["nobody"])
+    looks = scene.context(right=Right.LOOK)
+    for _ in range(3):
+        with pytest.raises(CommandError):
+            answer(looks, "kill", {"units": ["u"]})
+    events = [decode_body(entry.body).event for entry in scene.governor.store.entries(after=before)]
+    orders, trail = events[:-1:2], [event for event in events if isinstance(event, Ordered)]
     assert all(isinstance(order, Held | Released) for order in orders)
     said = [(order.by, order.note) for order in orders if isinstance(order, Held | Released)]
     assert said == [("ann", "via test: deploying")] + [("ann", "via test")] * 4
+    assert [(line.verb, line.unit, line.asked, line.effect) for line in trail[:-1]] == [
+        ("pause", "u", "units=u, note=deploying", "u quarantined"),
+        ("resume", "u", "units=u", "u quarantined"),
+        ("reset", "", "fingerprint=abcdef", "forgot 1 kind of failure of 1 unit; u cooling"),
+        ("pause", "", "all", "u paused"),
+        ("resume", "", "", ""),
+    ]
+    assert [(line.verb, line.unit, line.refused) for line in trail[-1:]] == [("kill", "u", "forbidden")]
+    assert {(line.by, line.channel) for line in trail} == {("ann", "test")}
 
 
 def test_resume_a_halted_unit(scene: Scene) -> None:
@@ -327,7 +345,10 @@ def test_rights(scene: Scene, verb: str) -> None:
     given = {"unit": "web", "units": ["web"], "fingerprint": "abc", "rule": "price", "rules": ["price"]}
     args = {argument.name: given[argument.name] for argument in COMMANDS[verb].arguments if argument.name in given}
     context = scene.context(right=Right.LOOK)
-    if COMMANDS[verb].right is Right.LOOK:
+    if verb == "ping":
+        with pytest.raises(CommandError, match="no daemon"):
+            answer(context, verb, args)
+    elif COMMANDS[verb].right is Right.LOOK:
         answer(context, verb, args)
     else:
         with pytest.raises(CommandError, match=f"may look, but not `{verb}`"):

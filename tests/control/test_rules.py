@@ -288,7 +288,7 @@ def test_forget_without_a_daemon(shop: Shop) -> None:
     shop.run("c", 1)
     assert shop.ask("forget_firings", rule="price") == {"rule": "price", "forgotten": 2}
     assert [one["id"] for one in shop.rule()["queue"]] == ["c"]
-    events = [decode_body(entry.body).event for entry in shop.governor.store.last_entries(limit=2)]
+    events = [decode_body(entry.body).event for entry in shop.governor.store.last_entries(limit=3)]
     assert [(event.id, event.dropped) for event in events if isinstance(event, Fired)] == [
         ("a", "forgotten"),
         ("b", "forgotten"),

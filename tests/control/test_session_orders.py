@@ -108,7 +108,7 @@ def test_resume_whatever_ended_it(scene: Scene, cause: Cause, given: dict[str, A
     piece.end(cause, **given)
     scene.clock.move(HOUR)
     assert order(scene, "resume", units=["s"])["released"] == [{"unit": "s", "policies": released}]
-    last = decode_body(scene.governor.store.last_entries(limit=1)[0].body).event
+    last = decode_body(scene.governor.store.last_entries(limit=2)[0].body).event
     assert isinstance(last, Released)
     assert (last.by, last.note) == ("ann", "via test")
     assert piece.resume().proceeds
@@ -246,7 +246,7 @@ def test_all_of_a_user(scene: Scene, verb: str, code: str) -> None:
     for unit, user, held in (("running-one", "ann", True), ("new", "ann", True), ("paused-one", "bob", False)):
         asked = scene.governor.look(Start(unit=unit, run="x", labels={"user": user}))
         assert (code in asked.codes) is held
-    entry = order(scene, "events", limit=1)["events"][0]
+    entry = order(scene, "events", limit=2)["events"][0]
     assert entry["text"].endswith(" by ann via test: too much for the user ann")
     fleet = order(scene, "status")["fleet"]
     assert fleet["state"] == "running", "the fleet is not held"

@@ -7,6 +7,7 @@ from hypothesis import given
 from flyball.core.codec import Body, decode_body, decode_event, decode_state, encode, encode_body
 from flyball.core.decision import Reason, Verb, hold
 from flyball.core.event import (
+    Acknowledged,
     Answered,
     AnyEvent,
     Asked,
@@ -17,6 +18,8 @@ from flyball.core.event import (
     Exited,
     Fired,
     Held,
+    Ordered,
+    Raised,
     Released,
     Request,
     Resume,
@@ -71,6 +74,11 @@ FULL: list[Event] = [
     Held(unit="u", scope="fleet", verb=Verb.FINISH, by="ann", note="why"),
     Released(unit="u", scope="fleet", policies=("storm",), fingerprint="f", by="ann", note="why"),
     Settled(unit="u", run="r", reserved={"usd": 3}, used={"usd": 2}, by="ann", note="why"),
+    Raised(unit="u", run="r", scope="run", more={"usd": 5, "tokens": 1}, by="ann", note="why"),
+    Acknowledged(unit="u", problem="u:quarantined:f", until=9, count=6, by="ann", note="why"),
+    Ordered(
+        unit="u", verb="raise", asked="unit u, more 1.00", effect="…", refused="not_found", by="ann", channel="http"
+    ),
 ]
 
 
@@ -155,12 +163,12 @@ def test_whom_a_release_frees(released: Released, policy: str, by: str, frees: b
     [
         (Gate.CHANGE, {Revise}),
         (Gate.START, {Start, Resume, Revise, Exited, Booted, Held, Released}),
-        (Gate.STEP, set(AnyEvent.__args__) - {Fired}),
+        (Gate.STEP, set(AnyEvent.__args__) - {Fired, Acknowledged, Ordered}),
     ],
 )
 def test_who_hears_what(gate: Gate, heard: set[type[Event]]) -> None:
     """Steps are many: only those who are asked at steps are told of them. Everybody hears of a change, and
-    nobody of what fired: a start follows."""
+    nobody of what fired, for a start follows, nor of what people have seen and asked for."""
     assert {kind for kind in AnyEvent.__args__ if hears(gate, kind)} == heard
 
 

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from flyball.core.codec import decode_state
 from flyball.core.decision import Verb
-from flyball.core.event import Cause, Settled, Step, Work
+from flyball.core.event import Cause, Raised, Settled, Step, Work
 from flyball.core.policy import weigh
 from flyball.core.time import DAY, FOREVER
-from flyball.policies.budget import Budget, State
+from flyball.policies.budget import RAISED_MAX, Budget, State
 from tests.policies.walk import Walk
 
 CENT = 10_000
@@ -204,3 +204,168 @@ def test_states_of_earlier_versions(meter: str) -> None:
     assert not walk.step(cost={meter: 31}).proceeds
     walk.stepped(Work(reserved={meter: 30}, used={meter: 10}))
     assert (walk.state.spent, walk.state.reserved, walk.state.meter) == (50, 0, meter)
+
+
+def raise_(walk: Walk, cents: int, *, scope: str = "", meter: str = "usd") -> None:
+    """A person raises the limit by so many cents, or tokens."""
+    amount = cents * CENT if meter == "usd" else cents
+    walk.tell(Raised(unit="shop", run=f"r{walk.runs}", scope=scope or walk.policy.by, more={meter: amount}, by="ann"))
+
+
+@pytest.mark.parametrize("by", ["run", "unit", "user", "tree", "fleet"])
+def test_a_raised_limit(by: str) -> None:
+    """So much more may be spent, to the last micro-dollar; and the numbers say who allowed it."""
+    walk = Walk(Budget(by=by))
+    spend(walk, 100)
+    assert not walk.says().proceeds
+    raise_(walk, 50)
+    assert walk.says().proceeds
+    assert not walk.step(cost={"usd": 50 * CENT + 1}).proceeds
+    assert spend(walk, 50)
+    said = walk.step()
+    assert (said.verb, said.codes) == (Verb.FINISH, ("cost_budget_exceeded",))
+    assert (
+        said.reasons[0].text
+        == f"1.50 USD spent and 0.00 USD reserved of 1.50 USD per {by}, 0.50 USD of it raised by a person"
+    )
+
+
+def test_raised_before_anything_was_spent() -> None:
+    """A budget at rest can be raised, and twice; what is kept back stays kept back."""
+    walk = Walk(Budget(by="unit", kept_back=20 * CENT))
+    raise_(walk, 30)
+    raise_(walk, 20)
+    assert walk.state.raised == 50 * CENT
+    assert not walk.step(cost={"usd": 131 * CENT}).proceeds
+    assert spend(walk, 130)
+    assert spend(walk, 20, last=True)
+
+
+@pytest.mark.parametrize(
+    ("scope", "meter"), [("fleet", "usd"), ("user", "usd"), ("run", "usd"), ("unit", "tokens")], ids=str
+)
+def test_another_budget_is_raised(scope: str, meter: str) -> None:
+    """A raise is of one scope and one meter: every other budget stays as it is."""
+    walk = Walk(Budget(by="unit"))
+    raise_(walk, 50, scope=scope, meter=meter)
+    assert walk.forgot()
+
+
+def test_raised_for_the_period_at_hand() -> None:
+    """At midnight the limit of the settings is in force again, also if nothing happened meanwhile."""
+    walk = Walk(Budget(every=DAY, by="user"))
+    spend(walk, 100)
+    raise_(walk, 100)
+    assert spend(walk, 100)
+    walk.now = (walk.now // DAY + 1) * DAY
+    assert not walk.step(cost={"usd": 101 * CENT}).proceeds
+    assert spend(walk, 100)
+    assert walk.state.raised == 0
+
+
+def test_what_was_reserved_under_a_raised_limit() -> None:
+    """Over midnight, and over a release, it stays reserved: so much of the raise stays, and no more."""
+    for forget in ("midnight", "release"):
+        walk = Walk(Budget(every=DAY, by="user"))
+        raise_(walk, 100)
+        assert walk.step(cost={"usd": 130 * CENT}).proceeds
+        if forget == "release":
+            walk.release()
+        else:
+            walk.now = (walk.now // DAY + 1) * DAY
+        assert not walk.step(cost={"usd": 1}).proceeds
+        walk.stepped(Work(reserved={"usd": 130 * CENT}, used={"usd": 10 * CENT}))
+        assert (walk.state.spent, walk.state.reserved, walk.state.raised) == (10 * CENT, 0, 30 * CENT), forget
+
+
+def test_a_release_takes_a_raise_back() -> None:
+    """The limit of the settings once more: what was allowed for once is not allowed each time."""
+    walk = Walk(Budget(by="unit"))
+    raise_(walk, 100)
+    spend(walk, 150)
+    walk.release()
+    assert walk.forgot()
+
+
+def test_a_run_takes_its_raise_with_it() -> None:
+    """The next run has the limit of the settings."""
+    walk = Walk(Budget())
+    walk.start()
+    raise_(walk, 100)
+    walk.end()
+    assert walk.forgot()
+
+
+def test_a_raise_has_an_end() -> None:
+    """However often it is raised, the sum stays where every JSON reader keeps it exactly."""
+    walk = Walk(Budget(by="unit"))
+    for _ in range(5):
+        walk.tell(Raised(unit="shop", more={"usd": 2**53}))
+    assert walk.state.raised == RAISED_MAX
+    assert walk.policy.limit + walk.state.raised < 2**53
+
+
+@pytest.mark.parametrize(
+    ("policy", "data", "left"),
+    [
+        (Budget(by="unit"), b'{"spent":600000,"reserved":300000}', 100_000),
+        (Budget(by="unit", meter="tokens", limit=100), b'{"spent":40,"meter":"tokens"}', 60),
+        (Budget(by="user", every=DAY), b'{"spent":600000,"period":0}', 1_000_000),
+    ],
+    ids=["money", "tokens", "of an earlier day"],
+)
+def test_states_from_before_limits_could_be_raised(policy: Budget, data: bytes, left: int) -> None:
+    """They are read as never raised, are counted on from, and can be raised."""
+    walk = Walk(policy)
+    walk.state = decode_state(State, data)
+    assert not walk.step(cost={policy.meter: left + 1}).proceeds
+    walk.tell(Raised(unit="shop", scope=policy.by, more={policy.meter: 5}, by="ann"))
+    assert not walk.step(cost={policy.meter: left + 6}).proceeds
+    assert walk.step(cost={policy.meter: left + 5}).proceeds
+
+
+_MOVES = st.one_of(
+    st.tuples(st.just("ask"), st.integers(1, 900_000), st.integers(1, 4)),
+    st.tuples(st.just("settle"), st.integers(0, 5), st.integers(0, 100)),
+    st.tuples(st.just("raise"), st.integers(1, 500_000), st.just(0)),
+    st.tuples(st.just("release"), st.just(0), st.just(0)),
+    st.tuples(st.just("die"), st.integers(0, 5), st.integers(0, 100)),
+    st.tuples(st.just("wait"), st.sampled_from([1, DAY // 3, DAY]), st.just(0)),
+)
+
+
+@given(
+    st.lists(_MOVES, max_size=40), st.sampled_from([0, 150_000]), st.sampled_from([0, DAY]), st.sampled_from(list(Verb))
+)
+def test_never_above_what_people_allow(
+    moves: list[tuple[str, int, int]], kept_back: int, every: int, over: Verb
+) -> None:
+    """Whatever is asked, settled, raised, released, or left behind by the dead, over midnights too: at every instant
+    spent + reserved <= limit + raised, and nothing was granted that is not within all that people allowed."""
+    policy = Budget(kept_back=kept_back, every=every, over=over or Verb.FINISH, by="unit")
+    walk = Walk(policy)
+    held: list[int] = []
+    for what, one, two in moves:
+        if what == "ask":
+            step = Step(unit="shop", run="r", cost={"usd": one}, steps=two)
+            outcome = weigh([policy], [walk.state], step, walk.now)
+            walk.state = outcome.changed.get(0, walk.state)
+            if outcome.decision.proceeds:
+                assert isinstance(outcome.event, Step)
+                held += [one] * outcome.event.steps
+        elif what in ("settle", "die") and one < len(held):
+            reserved = held.pop(one)
+            used = reserved * two // 100
+            if what == "settle":
+                walk.stepped(Work(reserved={"usd": reserved}, used={"usd": used}))
+            else:
+                walk.tell(Settled(unit="shop", reserved={"usd": reserved}, used={"usd": used}, by="ann"))
+        elif what == "raise":
+            walk.tell(Raised(unit="shop", more={"usd": one}, by="ann"))
+        elif what == "release":
+            walk.release()
+        elif what == "wait":
+            walk.pass_span(one)
+        now = policy.current(walk.state, walk.now)
+        assert now.reserved == sum(held)
+        assert now.spent + now.reserved <= policy.limit + now.raised

@@ -12,11 +12,11 @@ from flyball import app
 from flyball.cli.ask import Asking
 from flyball.cli.complete import unit_names
 from flyball.control.context import unknown_unit
+from flyball.control.log_tail import BLOCK, last_lines_before
 from flyball.runtimes.process.output import log_path
 
 FOLLOW_SECONDS: Final = 0.1
 """Between two looks for something new: no longer than an eye waits."""
-BLOCK: Final = 65_536
 LINES_MAX: Final = 1_000_000
 TAIL_BYTES_MAX: Final = 64 * 1024 * 1024
 """What is held in memory for the last lines: more than all files of a unit with the default limits."""
@@ -39,7 +39,7 @@ def logs(unit: str, lines: int, follow: bool) -> None:
         if stream is not None:
             # Where it ends is noted first: what is added meanwhile is printed by following, once.
             end = os.fstat(stream.fileno()).st_size
-            click.echo(_last_lines(path, stream, end, lines), nl=False)
+            click.echo(last_lines_before(path, stream, end, lines, TAIL_BYTES_MAX), nl=False)
             stream.seek(end)
         for data in _following(path, stream) if follow else ():
             click.echo(data, nl=False)
@@ -60,37 +60,6 @@ def _opened(path: Path) -> BinaryIO | None:
         return path.open("rb")
     except FileNotFoundError:
         return None
-
-
-def _last_lines(path: Path, stream: BinaryIO, end: int, lines: int) -> bytes:
-    """The last lines of the file, and of those before it if it has too few."""
-    if not lines:
-        return b""
-    found = _tail(stream, end, lines)
-    number = 1
-    while found.count(b"\n") < lines and len(found) < TAIL_BYTES_MAX:
-        older = _opened(path.with_name(f"{path.name}.{number}"))
-        if older is None:
-            break
-        with older:
-            found = _tail(older, os.fstat(older.fileno()).st_size, lines - found.count(b"\n")) + found
-        number += 1
-    return found
-
-
-def _tail(stream: BinaryIO, end: int, lines: int) -> bytes:
-    """The last lines before the end. A last line without its end counts as one."""
-    blocks: list[bytes] = []
-    newlines, start = 0, end
-    while start > 0 and newlines <= lines and end - start < TAIL_BYTES_MAX:
-        start = max(0, start - BLOCK)
-        stream.seek(start)
-        block = stream.read(min(BLOCK, end - start - sum(map(len, blocks))))
-        newlines += block.count(b"\n")
-        blocks.append(block)
-    found = b"".join(reversed(blocks)).split(b"\n")
-    # What follows the last line's end is nothing, and no line.
-    return b"\n".join(found[-lines - 1 :] if not found[-1] else found[-lines:])
 
 
 def _following(path: Path, stream: BinaryIO | None) -> Iterator[bytes]:

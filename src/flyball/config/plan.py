@@ -7,9 +7,11 @@ who starts it reads them, and whoever it asks when they have changed.
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from flyball.config.alerts import Alerts
 from flyball.config.rules import Rule
+from flyball.config.telegram import Telegram
 from flyball.config.units import Group, Unit
 from flyball.core.policy import AnyPolicy
 
@@ -25,6 +27,15 @@ class RuleLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HttpPlan:
+    """Where the page and its API are."""
+
+    listen: str | None = None
+    """Not given: at the default, or anywhere. `off`: nowhere."""
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What is to be run, and under which safeguards."""
 
@@ -32,6 +43,8 @@ class Plan:
     groups: tuple[Group, ...] = ()
     rules: tuple[Rule, ...] = ()
     limits: RuleLimits = RuleLimits()
+    http: HttpPlan = HttpPlan()
+    alerts: Alerts = field(default_factory=Alerts)
     sources: tuple[str, ...] = ()
     """Files and folders that it was read from: when one of them changes, so may the rules."""
     read_at: int = 0
@@ -47,6 +60,8 @@ class Plan:
     journal_max: int
     source: str
     """The file that it was read from; empty if there was none."""
+    telegram: Telegram | None = None
+    """The bot; None: there is none."""
 
     def encode(self) -> bytes:
         """As bytes for another process of the same flyball. What is shared stays so."""

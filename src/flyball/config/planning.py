@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from flyball.config.plan import Plan, RuleLimits, decode
+from flyball.config.plan import HttpPlan, Plan, RuleLimits, decode
 from flyball.config.units import Unit
 from flyball.core.policy import AnyPolicy
 from flyball.errors import FlyballError, SettingsError
@@ -62,6 +62,8 @@ def read_plan(config: Path | None, env: Mapping[str, str]) -> tuple[Plan, Sequen
             listen=settings.rule.listen,
             auto_reload=settings.rule.auto_reload,
         ),
+        http=HttpPlan(listen=settings.http.listen, hosts=settings.http.hosts),
+        alerts=settings.alerts.alerts,
         sources=settings.sources,
         read_at=read_at,
         policies=settings.policies(),
@@ -70,6 +72,7 @@ def read_plan(config: Path | None, env: Mapping[str, str]) -> tuple[Plan, Sequen
         quarantined_at=settings.quarantine.max_failures_before_quarantine,
         journal_max=settings.journal.max_entries,
         source=settings.source,
+        telegram=settings.telegram.plan(),
     )
     return plan, settings.warnings()
 

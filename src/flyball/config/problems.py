@@ -63,7 +63,7 @@ def _problem(detail: ErrorDetails, given: Given) -> str:
     if detail["type"] == "too_long":
         most, count = context["max_length"], context["actual_length"]
         return f"{found.at}: {dotted(path)}: has {count or f'more than {most}'} entries; allowed: at most {most}"
-    shown = _shown_of_unit(path, found) if path[:1] in (("units",), ("rules",)) else _shown(found)
+    shown = _shown_of_unit(path, found) if path[:1] in (("units",), ("rules",), ("telegram",)) else _shown(found)
     if detail["type"] == "value_error":
         return f"{found.at}: {dotted(path)} is {shown}; it {context['error']}"
     return f"{found.at}: {dotted(path) or 'the file'} is {shown}; allowed: {allowed(path)}"
@@ -94,7 +94,7 @@ def _shown(given: Given) -> str:
 
 
 def _shown_of_unit(path: tuple[str | int, ...], given: Given) -> str:
-    """A unit's or a rule's variables may be secrets, and so may a list or mapping that holds them."""
+    """A unit's or a rule's variables and a channel's keys may be secrets, and so may what holds them."""
     if isinstance(given.value, dict | list):
         return "a mapping" if isinstance(given.value, dict) else "a list"
     return "something else" if SECRET.intersection(path) else _shown(given)

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Se
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
+from flyball.config.alert_settings import AlertsSection
 from flyball.config.given import NOTHING, Given, Origin
+from flyball.config.http_settings import Http
 from flyball.config.rule_fit import faults
 from flyball.config.rule_settings import Listen, RulesGiven, rules_of
 from flyball.config.rules import Attempts
@@ -34,6 +36,7 @@ from flyball.config.section import (
     contradiction,
     contradictory,
 )
+from flyball.config.telegram_settings import TelegramGiven
 from flyball.config.unit_settings import GroupsGiven, UnitsGiven, Word, fit_together
 from flyball.core.amounts import MONEY
 from flyball.core.time import span
@@ -481,6 +484,9 @@ class Settings(Section):
     rule: Rule = Rule()
     exclusive: Exclusive = Exclusive()
     journal: Journal = Journal()
+    http: Http = Http()
+    alerts: AlertsSection = AlertsSection()
+    telegram: TelegramGiven = TelegramGiven()
     units: UnitsGiven = ()
     """What `flyball up` runs, by name."""
     groups: GroupsGiven = ()

@@ -16,8 +16,10 @@ from flyball.config.given import Given, Origin, dotted
 from flyball.config.templates import escaped
 
 PATHS: Final = ("cwd", "beat_file", "env_file")
-SECRET: Final = frozenset({"env", "headers", "secret"})
+SECRET: Final = frozenset({"env", "headers", "secret", "token"})
 """Keys whose values are never shown."""
+IN_FILES: Final = ("token", "secret", "password", "urls")
+"""Keys of a channel of alerts that a file may hold, which is named by the key with `_file`."""
 FILE_MAX: Final = 256 * 1024
 """Bytes of a file of variables. All variables of a process have to fit into 2 MiB."""
 _NAME: Final = re.compile(r"\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -39,7 +41,37 @@ def filled_in(given: Given, env: Mapping[str, str], origin: Origin, lacking: lis
             fillings = {folder: _Filling(env, folder, lacking) for folder in set(folders.values())}
             each = {name: fillings[folders[name]].rule(name, rule) for name, rule in found.value.items()}
         filled[section] = found._replace(value=each)
+    telegram = given.find(("telegram",))
+    if telegram is not None:
+        filled["telegram"] = _bot(telegram, env, origin.folder, lacking)
+    channels = given.find(("alerts", "channels"))
+    if channels is not None and isinstance(channels.value, dict):
+        each = {name: _channel(name, channel, env, origin.folder, lacking) for name, channel in channels.value.items()}
+        alerts = given.value["alerts"]
+        filled["alerts"] = alerts._replace(value={**alerts.value, "channels": channels._replace(value=each)})
     return given._replace(value={**given.value, **filled}) if filled else given
+
+
+def _channel(name: str, channel: Given, env: Mapping[str, str], folder: Path, lacking: list[str]) -> Given:
+    """A channel of alerts: variables in all its texts, and what files hold in the place of their names."""
+    if not isinstance(channel.value, dict):
+        return channel
+    path = ("alerts", "channels", name)
+    filled: dict[str, Given] = {}
+    for key, value in channel.value.items():
+        if isinstance(value.value, list):
+            texts = [one._replace(value=_text((*path, key), one, env, lacking)) for one in value.value]
+            filled[key] = value._replace(value=texts)
+        else:
+            filled[key] = value._replace(value=_text((*path, key), value, env, lacking))
+    for key in IN_FILES:
+        file = filled.get(f"{key}_file")
+        if file is None or key in filled or not isinstance(file.value, str) or not file.value:
+            continue
+        text = _held_by(absolute(file.value, folder), f"{file.at}: {dotted((*path, f'{key}_file'))}", lacking)
+        if text is not None:
+            filled[key] = filled.pop(f"{key}_file")._replace(value=text.strip())
+    return channel._replace(value=filled)
 
 
 def _unit(name: str, unit: Given, env: Mapping[str, str], folder: Path, lacking: list[str]) -> Given:
@@ -64,6 +96,21 @@ def _unit(name: str, unit: Given, env: Mapping[str, str], folder: Path, lacking:
         around = own or file or unit
         filled["env"] = Given(variables, around.at, around.key_at)
     return unit._replace(value=filled)
+
+
+def _bot(given: Given, env: Mapping[str, str], folder: Path, lacking: list[str]) -> Given:
+    """The Telegram bot: its token, from a variable or a file."""
+    if not isinstance(given.value, dict):
+        return given
+    filled: dict[str, Given] = dict(given.value)
+    token, file = filled.get("token"), filled.get("token_file")
+    if token is not None:
+        filled["token"] = token._replace(value=_text(("telegram", "token"), token, env, lacking))
+    elif file is not None and isinstance(file.value, str) and file.value:
+        text = _held_by(absolute(file.value, folder), f"{file.at}: telegram.token_file", lacking)
+        if text is not None:
+            filled["token"] = filled.pop("token_file")._replace(value=text.strip())
+    return given._replace(value=filled)
 
 
 class _Filling:
@@ -154,16 +201,8 @@ def _text(
 
 def _read(name: str, file: Given, lacking: list[str]) -> Iterator[tuple[str, str]]:
     """NAME=VALUE lines; empty ones and those that begin with # say nothing. A value may be in quotes."""
-    key = f"units.{name}.env_file"
-    try:
-        with Path(file.value).open("rb") as stream:
-            text = stream.read(FILE_MAX + 1).decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        said = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        lacking.append(f"{file.at}: {key}: {file.value}: {said}")
-        return
-    if len(text) > FILE_MAX:
-        lacking.append(f"{file.at}: {key}: {file.value}: longer than {FILE_MAX // 1024} KiB")
+    text = _held_by(file.value, f"{file.at}: units.{name}.env_file", lacking)
+    if text is None:
         return
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
@@ -176,3 +215,18 @@ def _read(name: str, file: Given, lacking: list[str]) -> Iterator[tuple[str, str
         value = found[2]
         quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
         yield found[1], value[1:-1] if quoted else value
+
+
+def _held_by(path: str, where: str, lacking: list[str]) -> str | None:
+    """The text of a file; None, and told, if it cannot be read."""
+    try:
+        with Path(path).open("rb") as stream:
+            text = stream.read(FILE_MAX + 1).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        lacking.append(f"{where}: {path}: {said}")
+        return None
+    if len(text) > FILE_MAX:
+        lacking.append(f"{where}: {path}: longer than {FILE_MAX // 1024} KiB")
+        return None
+    return text

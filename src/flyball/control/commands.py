@@ -11,7 +11,16 @@ from typing import Any, Final
 import msgspec
 
 from flyball.control import answers, looking, orders, rules, settling
-from flyball.control.context import SUGGESTIONS_MAX, Args, Argument, Command, CommandError, Context, Right
+from flyball.control.context import (
+    SUGGESTIONS_MAX,
+    Args,
+    Argument,
+    Command,
+    CommandError,
+    Context,
+    Right,
+    needs_daemon,
+)
 from flyball.core.decision import Verb
 from flyball.errors import FlyballError
 
@@ -30,6 +39,7 @@ __all__ = [
     "not_ok",
     "ok",
     "parse",
+    "perform",
     "serve_line",
 ]
 
@@ -164,10 +174,13 @@ _LIST: Final = (
         Argument(name="unit", kind=str, help="The unit that fires it, if no person does.", default=""),
         Argument(name="run", kind=str, help="In which of its runs.", default=""),
     ),
+    _command("ping", Right.LOOK, "Whether a daemon runs here, and which processes.", needs_daemon),
+    _command("reload", Right.ADMIN, "Apply what changed in the settings.", needs_daemon),
+    _command("down", Right.ADMIN, "End all units, then the daemon.", needs_daemon),
     _command("forget_firings", Right.OPERATE, "Forget what waits in the queue of a rule.", rules.forget, _RULE),
     _command(
         "settle",
-        Right.OPERATE,
+        Right.ADMIN,
         "Say what runs that died really used of what they had reserved.",
         settling.settle,
         _UNIT,
@@ -192,9 +205,24 @@ def find(verb: str) -> Command:
     return COMMANDS[verb]
 
 
+def perform(context: Context, verb: str, args: Args) -> Any:
+    """Carry out a verb: the one way, whoever asks and through whatever. What is more than a look is on the audit trail
+    then, also if it was refused."""
+    command = find(verb)
+    if command.right is Right.LOOK or args.get("dry_run") is True:
+        return command(context, args)
+    try:
+        data = command(context, args)
+    except FlyballError as error:
+        context.trail.failed(context, command, args, error)
+        raise
+    context.trail.done(context, command, args, data)
+    return data
+
+
 def answer(context: Context, verb: str, args: Args) -> Any:
-    """Run a command; its answer as plain data, the very same that a client of the socket gets."""
-    return msgspec.json.decode(msgspec.json.encode(find(verb)(context, args)))
+    """Carry out a verb; its answer as plain data, the very same that a client of the socket gets."""
+    return msgspec.json.decode(msgspec.json.encode(perform(context, verb, args)))
 
 
 # One request a line.
@@ -216,7 +244,7 @@ def serve_line(context: Context, line: bytes) -> bytes:
         request = parse(line)
         number = request.id
         check_version(request)
-        return ok(number, find(request.verb)(context, request.args))
+        return ok(number, perform(context, request.verb, request.args))
     except FlyballError as error:
         return not_ok(number, error)
 

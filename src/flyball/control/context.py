@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from flyball.config.definitions import Definitions
 from flyball.config.rules import Rule
 from flyball.config.units import Unit
 from flyball.control.past import Past
+from flyball.control.trail import FORBIDDEN, Trail
 from flyball.control.views import Gone, Look
 from flyball.errors import FlyballError
 from flyball.governor import Governor
@@ -29,6 +31,8 @@ class Right(IntEnum):
 
     LOOK = 0
     OPERATE = 1
+    ADMIN = 2
+    """Also what costs money, and what concerns the daemon itself."""
 
 
 class CommandError(FlyballError):
@@ -49,6 +53,16 @@ class Named(Protocol):
     def rules(self) -> Sequence[Rule]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, through what, and what they may do."""
+
+    who: str
+    channel: str
+    """`cli`, `socket`, `http`, `page`, `link`, `telegram`."""
+    right: Right = Right.ADMIN
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """Who asks, through what, and of whom."""
@@ -63,13 +77,17 @@ class Context:
     gone: Gone | None = None
     past: Past = field(default_factory=Past)
     """Kept between commands: then only what is new in the journal is read."""
-    right: Right = Right.OPERATE
+    right: Right = Right.ADMIN
     says: Callable[[str], str] = lambda _: ""
     """What a unit last said about itself: only a daemon hears that."""
     firings: Callable[[str], Mapping[str, int]] = lambda _: {}
     """What became of all that fired a rule, since the daemon started: how many of each fate."""
     definitions: Definitions = field(default_factory=Definitions)
     """Of units that no settings name."""
+    trail: Trail = field(default_factory=Trail)
+    """Kept between commands."""
+    log_of: Callable[[str], Path | None] = lambda _: None
+    """The file that has what a unit printed; none: nobody here knows where that is."""
     trouble: str = ""
     """Why the daemon cannot write down what happens; nothing if it can, or if there is none."""
 
@@ -106,12 +124,13 @@ class Command:
 
     def __call__(self, context: Context, given: Args) -> Any:
         """Run it. CommandError if it may not be, or its arguments are wrong; then nothing was done."""
-        if context.right < self.right:
-            text = f"{context.who or 'this caller'} may look, but not `{self.name}`"
-            raise CommandError("forbidden", text, remedy="Ask somebody who may.")
-        return self.run(context, self._checked(given))
+        return self.run(context, self.checked(context, given))
 
-    def _checked(self, given: Args) -> Args:
+    def checked(self, context: Context, given: Args) -> Args:
+        """All its arguments. CommandError if it may not be run, or if they are wrong."""
+        if context.right < self.right:
+            text = f"{context.who or 'this caller'} may {context.right.name.lower()}, but not `{self.name}`"
+            raise CommandError(FORBIDDEN, text, remedy="Ask somebody who may.")
         known = {argument.name: argument for argument in self.arguments}
         for name in given:
             if name not in known:
@@ -136,6 +155,20 @@ class Command:
                 raise CommandError("bad_argument", text, remedy="Give it as that.")
             checked[name] = value
         return checked
+
+
+def needs_daemon(context: Context, args: Args) -> Any:  # noqa: ARG001 - the shape of every verb
+    """Refused: a daemon answers this itself, and none runs here."""
+    raise CommandError("no_daemon", "no daemon runs here", remedy="Start one: `flyball up -d`.")
+
+
+def bounded(args: Args, name: str, most: int, least: int = 0) -> int:
+    """A whole number among the arguments. CommandError if it is outside of its bounds."""
+    value: int = args[name]
+    if not least <= value <= most:
+        text = f"{name} is {value}; allowed: {least} to {most}"
+        raise CommandError("bad_argument", text, remedy="Give a number within these bounds.")
+    return value
 
 
 # Names.

@@ -187,7 +187,7 @@ def _rounds(opinions: Sequence[Opinion], told: Story) -> RoundsView | None:
 def _budget(opinions: Sequence[Opinion]) -> AmountView | None:
     for policy, state, _ in states_of(Budget, opinions, "unit"):
         if policy.meter == MONEY:
-            return AmountView(spent=state.spent, reserved=state.reserved, limit=policy.limit)
+            return AmountView(spent=state.spent, reserved=state.reserved, limit=policy.limit + state.raised)
     return None
 
 

@@ -100,6 +100,9 @@ class BudgetView(View, frozen=True, kw_only=True):
     spent: int
     reserved: int
     limit: int
+    """What may be spent now: that of the settings, and what a person added."""
+    raised: int = 0
+    """How much of the limit a person added."""
 
 
 class QuestionView(View, frozen=True, kw_only=True):

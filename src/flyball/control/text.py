@@ -15,6 +15,7 @@ from flyball.core.amounts import amounts_text
 from flyball.core.codec import decode_body
 from flyball.core.decision import Decision, Verb
 from flyball.core.event import (
+    Acknowledged,
     Answered,
     Asked,
     Beat,
@@ -24,6 +25,8 @@ from flyball.core.event import (
     Exited,
     Fired,
     Held,
+    Ordered,
+    Raised,
     Released,
     Resume,
     Revise,
@@ -212,6 +215,12 @@ def _said(event: Event, decision: Decision) -> str:
         case Settled():
             used, reserved = amounts_text(event.used), amounts_text(event.reserved)
             return f"settled by {_person(event)}: {used} used of {reserved} reserved"
+        case Raised():
+            return f"budget raised by {_person(event)}{_scope(event)}: {amounts_text(event.more)} more"
+        case Acknowledged():
+            return _acknowledged(event)
+        case Ordered():
+            return ordered_text(event)
     return type(event).__name__.lower()
 
 
@@ -228,18 +237,38 @@ def _answered(event: Answered) -> str:
     return f"answered by {_person(event)}: {event.answer}"
 
 
-def _person(event: Held | Released | Answered | Settled) -> str:
+def _acknowledged(event: Acknowledged) -> str:
+    """The unit is said already: of the problem's id what follows it."""
+    what = event.problem.removeprefix(f"{event.unit}:") if event.unit else event.problem
+    until = "" if event.until >= FOREVER else f" until {_utc(event.until)}"
+    return f"{what} {'snoozed' if until else 'seen'} by {_person(event)}{until}"
+
+
+def _utc(at: Instant) -> str:
+    return datetime.fromtimestamp(at / SECOND, tz=UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def ordered_text(event: Ordered) -> str:
+    """What somebody asked for, and what came of it: a line of the audit trail."""
+    asked = f" {event.asked}" if event.asked else ""
+    by = f"{event.by or 'a person'} via {event.channel}" if event.channel else event.by or "a person"
+    effect = f": {event.effect}" if event.effect else ""
+    return f"{by} asked to {event.verb}{asked}{f'; refused ({event.refused})' if event.refused else ''}{effect}"
+
+
+def _person(event: Held | Released | Answered | Settled | Raised | Acknowledged) -> str:
     return (event.by or "a person") + (f" {event.note}" if event.note else "")
 
 
-def _scope(event: Held | Released) -> str:
+def _scope(event: Held | Released | Raised) -> str:
     whose = f" {event.labels[event.scope]}" if event.scope in event.labels else ""
     return "" if event.scope == "unit" else f" for the {event.scope}{whose}"
 
 
 def entry_text(event: Event, decision: Decision, at: Instant) -> str:
     """An entry of the journal in one line. What follows an order is said by the order itself."""
-    return _said(event, decision) if isinstance(event, Held | Released) else describe(event, decision, at)
+    told = isinstance(event, Held | Released | Raised)
+    return _said(event, decision) if told else describe(event, decision, at)
 
 
 def entry_data(entry: Entry) -> dict[str, Any]:

@@ -453,7 +453,14 @@ def _budgets(opinions: Iterable[Opinion], now: Instant) -> tuple[BudgetView, ...
         if current.spent or current.reserved or policy.by in ("unit", "run"):
             spent, reserved = current.spent, current.reserved
             views.append(
-                BudgetView(meter=policy.meter, by=policy.by, spent=spent, reserved=reserved, limit=policy.limit)
+                BudgetView(
+                    meter=policy.meter,
+                    by=policy.by,
+                    spent=spent,
+                    reserved=reserved,
+                    limit=policy.limit + current.raised,
+                    raised=current.raised,
+                )
             )
     return tuple(views)
 

@@ -26,6 +26,9 @@ again."""
 NOTE_MAX: Final = 2_000
 """Characters of what a person adds to an order, or answers."""
 
+PROBLEM_MAX: Final = 500
+"""Characters of a problem's id: a unit's name, a code and a fingerprint."""
+
 QUESTION_MAX: Final = 1_000
 """Characters of a question: enough to decide by. It is kept in a state while it is open, and read on a phone."""
 
@@ -335,6 +338,62 @@ class Settled(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lowe
         _cut(self, NOTE_MAX, "note")
 
 
+class Raised(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """A person allowed a unit, everything with a label, or the fleet, to use more than its budget says."""
+
+    scope: str = "unit"
+    """Whose budget: that of policies by this."""
+    more: Amounts = NOTHING
+    by: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        _not_below_nothing(self, "more")
+        _cut(self, NAME_MAX, "by")
+        _cut(self, NOTE_MAX, "note")
+
+    def raises(self, by: str) -> bool:
+        """Whether it speaks to budgets of that scope."""
+        return self.scope == by
+
+
+class Acknowledged(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """A person has seen a problem: nobody is told of it again, unless it gets worse."""
+
+    problem: str = ""
+    """Its id."""
+    until: Instant = FOREVER
+    """It is told of again after this instant, if it is still there."""
+    count: int = 0
+    """How often it had happened by then: once more is worse."""
+    by: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        _cut(self, PROBLEM_MAX, "problem")
+        _cut(self, NAME_MAX, "by")
+        _cut(self, NOTE_MAX, "note")
+
+
+class Ordered(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """Somebody asked for something to be done, whatever came of it: the line of the audit trail. No policy hears it."""
+
+    verb: str = ""
+    asked: str = ""
+    """With which arguments, in words; secrets are not in it."""
+    effect: str = ""
+    """What came of it, in words."""
+    refused: str = ""
+    """The code of why it was not done; nothing: it was."""
+    by: str = ""
+    channel: str = ""
+    """`cli`, `socket`, `http`, `page`, `link`, `telegram`."""
+
+    def __post_init__(self) -> None:
+        _cut(self, NAME_MAX, "verb", "refused", "by", "channel")
+        _cut(self, NOTE_MAX, "asked", "effect")
+
+
 AnyEvent = (
     Start
     | Resume
@@ -350,6 +409,9 @@ AnyEvent = (
     | Held
     | Released
     | Settled
+    | Raised
+    | Acknowledged
+    | Ordered
 )
 
 

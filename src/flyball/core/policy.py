@@ -8,12 +8,25 @@ policy raises is a bug in it, answered as STOP, while the others are still asked
 import enum
 import traceback
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from flyball.core.decision import PROCEED, Allowance, Decision, Reason, stop
-from flyball.core.event import Answered, Asked, Beat, Event, Fired, Revise, Settled, Step, Stepped
+from flyball.core.event import (
+    Acknowledged,
+    Answered,
+    Asked,
+    Beat,
+    Event,
+    Fired,
+    Ordered,
+    Raised,
+    Revise,
+    Settled,
+    Step,
+    Stepped,
+)
 from flyball.core.time import Instant
 
 
@@ -97,13 +110,17 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     """As granted: a Step may have been granted fewer steps than it asked for."""
 
 
+UNHEARD: Final = frozenset((Fired, Acknowledged, Ordered))
+"""Kinds of events that no policy is told of."""
+
+
 def hears(gate: Gate, kind: type[Event]) -> bool:
     """Whether a policy with that gate is told of such events. Told means asked, except for `Revise`: all hear it (their
     failures are cleared), and only those at CHANGE answer. Nobody is told what fired: a start is asked for then, and of
-    that they are."""
-    if kind is Fired:
+    that they are. Nor what people have seen and asked for: what comes of that is told by events of its own."""
+    if kind in UNHEARD:
         return False
-    if issubclass(kind, Step | Stepped | Beat | Asked | Answered | Settled):
+    if issubclass(kind, Step | Stepped | Beat | Asked | Answered | Settled | Raised):
         return gate is Gate.STEP
     return gate is not Gate.CHANGE or kind is Revise
 

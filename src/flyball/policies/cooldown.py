@@ -75,6 +75,17 @@ class Cooldown:
             ),
         )
 
+    def waits(self, most: int) -> tuple[Span, ...]:
+        """The waits of successive failures of one kind, for people: without jitter, and up to the longest."""
+        if self.ladder:
+            return self.ladder[:most]
+        waits: list[Span] = []
+        while len(waits) < most and (not waits or waits[-1] < self.longest):
+            waits.append(round(min(self.first * self.factor ** len(waits), self.longest)))
+            if self.factor <= 1:
+                break
+        return tuple(waits)
+
     def _failed(self, state: Failures, event: Exited, now: Instant) -> Failures:
         if self.healthy_after and state.well_for(now) >= self.healthy_after:
             state = NONE

@@ -81,8 +81,10 @@ class Store(Protocol):
         """Journal entries with a number above `after`, in order; of that unit, or of those kinds of events, only."""
         ...
 
-    def last_entries(self, *, limit: int = 1000, unit: str | None = None) -> Sequence[Entry]:
-        """The newest entries, in order."""
+    def last_entries(
+        self, *, limit: int = 1000, unit: str | None = None, events: Sequence[str] = ()
+    ) -> Sequence[Entry]:
+        """The newest entries, in order; of that unit, or of those kinds of events, only."""
         ...
 
     def states(self, policy: str | None = None) -> Mapping[Key, bytes]:

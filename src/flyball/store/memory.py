@@ -80,10 +80,18 @@ class MemoryStore:
             )
             return list(islice(wanted, limit))
 
-    def last_entries(self, *, limit: int = 1000, unit: str | None = None) -> Sequence[Entry]:
+    def last_entries(
+        self, *, limit: int = 1000, unit: str | None = None, events: Sequence[str] = ()
+    ) -> Sequence[Entry]:
         with self._lock:
-            chosen = self._entries if unit is None else [e for e in self._entries if e.unit == unit]
-            return chosen[max(0, len(chosen) - limit) :]
+            if unit is None and not events:
+                return self._entries[max(0, len(self._entries) - limit) :]
+            wanted = (
+                entry
+                for entry in reversed(self._entries)
+                if unit in (None, entry.unit) and (not events or entry.event in events)
+            )
+            return list(islice(wanted, limit))[::-1]
 
     def states(self, policy: str | None = None) -> Mapping[Key, bytes]:
         with self._lock:

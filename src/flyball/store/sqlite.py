@@ -257,9 +257,11 @@ class SqliteStore:
         with self._reading() as cursor:
             return _entries(cursor, "ASC", after=after, limit=limit, unit=unit, events=events)
 
-    def last_entries(self, *, limit: int = 1000, unit: str | None = None) -> Sequence[Entry]:
+    def last_entries(
+        self, *, limit: int = 1000, unit: str | None = None, events: Sequence[str] = ()
+    ) -> Sequence[Entry]:
         with self._reading() as cursor:
-            return _entries(cursor, "DESC", after=0, limit=limit, unit=unit)[::-1]
+            return _entries(cursor, "DESC", after=0, limit=limit, unit=unit, events=events)[::-1]
 
     def states(self, policy: str | None = None) -> Mapping[Key, bytes]:
         with self._reading() as cursor:

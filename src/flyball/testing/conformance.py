@@ -219,6 +219,14 @@ class StoreConformance:
         assert numbers(events=("held",), unit="u0") == [2, 8]
         assert numbers(events=("nothing",)) == []
 
+        def newest(**wanted: Any) -> list[int]:
+            return [entry.seq for entry in store.last_entries(**wanted)]
+
+        assert newest(events=("held",), limit=2) == [5, 8]
+        assert newest(events=("held", "start"), limit=3) == [6, 8, 9]
+        assert newest(events=("held",), unit="u0") == [2, 8]
+        assert newest(events=("nothing",)) == []
+
     @pytest.mark.parametrize(
         ("arguments", "numbers"),
         [

@@ -28,6 +28,7 @@ except ImportError as missing:
 from flyball.core.codec import decode_event, decode_state, encode
 from flyball.core.decision import PROCEED, Allowance, Decision, Reason, Verb
 from flyball.core.event import (
+    Acknowledged,
     Amounts,
     Answered,
     Asked,
@@ -38,6 +39,8 @@ from flyball.core.event import (
     Exited,
     Fired,
     Held,
+    Ordered,
+    Raised,
     Released,
     Request,
     Resume,
@@ -190,6 +193,9 @@ def events(by: str = "fleet") -> st.SearchStrategy[Event]:
             by=person,
         ),
         st.builds(Settled, **who, reserved=_picked(*_AMOUNTS), used=_picked(*_AMOUNTS), by=person),
+        st.builds(Raised, **who, scope=scope, more=_picked(*_AMOUNTS), by=person, note=name),
+        st.builds(Acknowledged, **who, problem=name, until=_picked(0, START_OF_TIME + HOUR, FOREVER), by=person),
+        st.builds(Ordered, **who, verb=name, asked=name, effect=name, refused=name, by=person, channel=name),
         st.builds(Revise, **who, revision=_picked("a", "b", "c"), by=person),
     )
     return st.one_of(*kinds)
@@ -457,6 +463,7 @@ def _hostile(by: str, names: int, plot: str) -> Iterator[Event]:
         if plot == "changes":
             yield Revise(**who, labels=labels, revision=name, by=name)
             yield Held(**who, labels=labels, scope=by, verb=Verb.FINISH, by=name, note=name)
+            yield Raised(**who, labels=labels, scope=by, more={"usd": 2**52, "tokens": 2**52}, by=name, note=name)
             yield Booted(holder=name, units=number, skew=number * HOUR)
             continue
         yield Start(**who, labels=labels, holder=name)

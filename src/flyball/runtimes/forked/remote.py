@@ -140,8 +140,10 @@ class RemoteStore(Store):
         found: Sequence[Entry] = self._ask("entries", after=after, limit=limit, unit=unit, events=tuple(events))
         return found
 
-    def last_entries(self, *, limit: int = 1000, unit: str | None = None) -> Sequence[Entry]:
-        found: Sequence[Entry] = self._ask("last_entries", limit=limit, unit=unit)
+    def last_entries(
+        self, *, limit: int = 1000, unit: str | None = None, events: Sequence[str] = ()
+    ) -> Sequence[Entry]:
+        found: Sequence[Entry] = self._ask("last_entries", limit=limit, unit=unit, events=tuple(events))
         return found
 
     def states(self, policy: str | None = None) -> Mapping[Key, bytes]:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from flyball.core.event import DETAIL_MAX, Cause
 from flyball.core.failure import FINGERPRINT_VERSION, fingerprint
+from flyball.core.hiding import hide
 from flyball.runtimes.driver import Ending
 from flyball.runtimes.process.kernel import UNKNOWN, Status
 
@@ -20,8 +21,6 @@ LINE_MAX: Final = 1_000
 """Characters of a line that are looked at: what is longer is no message."""
 ERROR_LINES_MAX: Final = 2
 """Lines that name a failure without a traceback: the error, and what it was wrapped in."""
-SECRET_MIN: Final = 6
-"""Shorter values of the environment are not hidden: they would be found everywhere."""
 
 _ESCAPES: Final = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
 _UNPRINTABLE: Final = re.compile(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]")
@@ -125,14 +124,6 @@ def readable(data: bytes) -> str:
     """Output as text that can be shown on a terminal: no colours, no control characters."""
     text = _ESCAPES.sub("", data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n"))
     return _UNPRINTABLE.sub("�", text)
-
-
-def hide(text: str, secrets: Iterable[str]) -> str:
-    """The text without the values of the unit's environment: it goes into the journal, and from there to people."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= SECRET_MIN:
-            text = text.replace(secret, "***")
-    return text
 
 
 def cut(text: str) -> str:

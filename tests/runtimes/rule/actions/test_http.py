@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from flyball import http_client
 from flyball.config.rules import Http
 from flyball.core.time import MINUTE, SECOND
 from flyball.runtimes.rule import actions
@@ -278,7 +279,7 @@ def test_bad_requests(stage: Stage, deed: dict[str, Any]) -> None:
 
 def test_no_certificates(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trusted certificates that cannot be read are a failure that says so; when they can be, it is over."""
-    http._certificates.cache_clear()
+    http_client.certificates.cache_clear()
     with serving(says()) as server:
         with monkeypatch.context() as without:
             without.setenv("SSL_CERT_FILE", "/nowhere")

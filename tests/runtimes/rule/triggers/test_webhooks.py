@@ -21,16 +21,16 @@ from typing import Any
 
 import pytest
 
+from flyball import http_server
 from flyball.config.rules import Action, Command, Notify, Rule, Webhook
 from flyball.core.event import Fired
 from flyball.core.policy import Key
 from flyball.core.time import MINUTE, SECOND, Instant
-from flyball.errors import FlyballError, StoreFull
+from flyball.errors import StoreFull
 from flyball.governor import Governor
+from flyball.http_server import CONNECTIONS_MAX, HEAD_MAX, HEAD_PART, is_loopback
 from flyball.runtimes.bridge import submit
-from flyball.runtimes.rule import http_server
 from flyball.runtimes.rule.firing import DATA_MAX, Fate, Spark
-from flyball.runtimes.rule.http_server import CONNECTIONS_MAX, HEAD_MAX, HEAD_PART, is_loopback
 from flyball.runtimes.rule.triggers import webhooks
 from flyball.runtimes.rule.triggers.webhooks import (
     ALREADY,
@@ -43,7 +43,6 @@ from flyball.runtimes.rule.triggers.webhooks import (
     NO_SIGNATURE,
     SEEN,
     SEEN_FOR,
-    SIGNATURES_MAX,
     TOO_NEW,
     TOO_OLD,
     Accepted,
@@ -51,6 +50,7 @@ from flyball.runtimes.rule.triggers.webhooks import (
     Webhooks,
     judge,
 )
+from flyball.signing import SIGNATURES_MAX
 from flyball.store import Draft, Store
 from flyball.store.memory import MemoryStore
 from flyball.store.sqlite import SqliteStore
@@ -984,7 +984,7 @@ def test_addresses_that_cannot_be_opened(listen: str) -> None:
     refused: list[str] = []
 
     async def case() -> None:
-        server = http_server.HttpServer(listen, [], refused.append)
+        server = http_server.HttpServer(listen, http_server.routed([]), refused.append, setting="rule.listen")
         with pytest.raises(http_server.CannotListen, match=r"cannot be opened: ."):
             await server.open()
         assert server.port == 0
@@ -1166,13 +1166,3 @@ def test_the_example_says_what_is_wrong(args: list[str], secret: str, says: str)
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert SECRET not in done.stderr
-
-
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what to install."""
-    monkeypatch.delitem(sys.modules, "flyball.runtimes.rule.http_server")
-    monkeypatch.setitem(sys.modules, "uvicorn.config", None)
-    governor = Governor([], MemoryStore(), FakeClock())
-    with pytest.raises(FlyballError, match="webhooks need uvicorn") as raised:
-        Webhooks(Desk(governor), governor, "127.0.0.1:0")
-    assert "flyball-governor[rules]" in raised.value.remedy

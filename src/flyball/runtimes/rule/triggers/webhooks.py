@@ -1,20 +1,17 @@
 """Webhooks: signed requests that fire rules. Whether one is taken is judged here without any I/O; what is refused is
 counted, and leaves no other trace.
 
-Senders sign as the Standard Webhooks specification says: HMAC-SHA256 over `ID.TIME.BODY`, in the headers `webhook-id`,
-`webhook-timestamp` and `webhook-signature`. The id of what was taken is written with its firing, so a request that
-comes twice fires once, also when the daemon was killed in between. A sender that comes again with it is told that all
-is well: else it would come again and again with what was taken long ago.
+Senders sign as the Standard Webhooks specification says, in the headers `webhook-id`, `webhook-timestamp` and
+`webhook-signature`. The id of what was taken is written with its firing, so a request that comes twice fires once, also
+when the daemon was killed in between. A sender that comes again with it is told that all is well: else it would come
+again and again with what was taken long ago.
 
 Names of hooks are no secrets. A wrong one is answered as such, so that people find their mistake.
 """
 
 import asyncio
-import base64
-import binascii
 import contextlib
 import hashlib
-import hmac
 import itertools
 import logging
 import traceback
@@ -28,24 +25,21 @@ import msgspec
 from flyball.config.rules import Rule, Webhook
 from flyball.core.policy import Key
 from flyball.core.time import DAY, SECOND, Instant, Span
-from flyball.errors import FlyballError, StoreError
+from flyball.errors import StoreError
 from flyball.governor import Governor
 from flyball.runtimes.bridge import write
 from flyball.runtimes.rule.firing import DATA_MAX, Bell, Fate, Spark
+from flyball.signing import is_signed
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
-    from flyball.runtimes.rule.http_server import HttpServer
+    from flyball.http_server import HttpServer
 
 log = logging.getLogger(__name__)
 
 ID_MAX: Final = 256
 """Characters of a request's id. Senders take a UUID or the like."""
-SIGNATURES_MAX: Final = 8
-"""Signatures of one request: one for each secret that its sender has. While it changes them there are two."""
-KEY_MIN: Final = 12
-"""Bytes of a secret that is read as base64: what 16 characters hold. Fewer can be guessed."""
 NESTED_MAX: Final = 64
 """Lists and objects within each other. Whatever goes through a body goes down as deep."""
 DISCARDED_MAX: Final = 16 * 1024 * 1024
@@ -66,7 +60,6 @@ OPEN_AGAIN: Final = 30.0
 
 UNKNOWN: Final = ""
 """The hook whose counts are of requests to none that there is."""
-_PREFIX: Final = "whsec_"
 _KEPT_OUT: Final = ("authorization", "cookie", "signature", "secret", "token", "api-key")
 """A header with one of these in its name may be a secret: rules do not get it."""
 _TAKEN: Final = (Fate.QUEUED, Fate.JOINED, Fate.SKIPPED)
@@ -123,7 +116,7 @@ def judge(
     signatures = headers.get("webhook-signature", "")
     if not (id_ and at and signatures):
         return NO_SIGNATURE
-    if not _is_signed(hook.secret, b".".join((id_.encode("latin-1"), at.encode("latin-1"), body)), signatures):
+    if not is_signed(hook.secret, id_, at, body, signatures):
         return BAD_SIGNATURE
     # With a full stop in it, another id, time and body could have the same signature.
     if len(id_) > ID_MAX or "." in id_ or not id_.isascii() or not id_.isprintable():
@@ -144,25 +137,6 @@ def judge(
     if _is_nested(said):
         return BAD_JSON
     return Accepted(id_, said, sent + hook.tolerance)
-
-
-def keys(secret: str) -> tuple[bytes, ...]:
-    """What a secret may stand for: senders take it as base64, or, if they do not care for that, as it is."""
-    plain = secret.encode()
-    encoded = secret.removeprefix(_PREFIX)
-    try:
-        decoded = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        return (plain,)
-    return (decoded, plain) if len(decoded) >= KEY_MIN else (plain,)
-
-
-def _is_signed(secret: str, content: bytes, signatures: str) -> bool:
-    given = [one.partition(",")[2].encode("latin-1") for one in signatures.split(" ") if one.startswith("v1,")]
-    right = [base64.b64encode(hmac.digest(key, content, "sha256")) for key in keys(secret)]
-    # All are compared, each in constant time: how long it takes says nothing.
-    pairs = itertools.product(right, given[:SIGNATURES_MAX])
-    return sum([hmac.compare_digest(one, other) for one, other in pairs]) > 0
 
 
 def _is_nested(value: Any) -> bool:
@@ -229,13 +203,6 @@ class Webhooks:
     """Fires rules by what comes in at `listen`. The address is open while there is a rule with a webhook."""
 
     def __init__(self, bell: Bell, governor: Governor, listen: str) -> None:
-        try:
-            import flyball.runtimes.rule.http_server  # noqa: PLC0415, F401 - an extra that may be missing
-        except ImportError as missing:
-            raise FlyballError(
-                f"webhooks need {missing.name}, which is not installed",
-                remedy="Install it: pip install 'flyball-governor[rules]'",
-            ) from None
         self._bell, self._governor, self._listen = bell, governor, listen
         self._hooks: dict[str, dict[str, list[Webhook]]] = {}
         """By hook and rule. A rule may have one hook twice, while its secret is changed."""
@@ -281,12 +248,13 @@ class Webhooks:
             await self._close()
 
     async def _open(self) -> None:
-        from starlette.routing import Route  # noqa: PLC0415 - an extra
+        # What has no webhooks has nothing of this in its memory.
+        from starlette.routing import Route  # noqa: PLC0415 - see above
 
-        from flyball.runtimes.rule.http_server import CannotListen, HttpServer, is_loopback  # noqa: PLC0415 - needs an extra
+        from flyball.http_server import CannotListen, HttpServer, is_loopback, routed  # noqa: PLC0415 - see above
 
-        routes = [Route("/hooks/{hook}", endpoint=_App(self))]
-        server = HttpServer(self._listen, routes, lambda code: self._count(UNKNOWN, code))
+        app = routed([Route("/hooks/{hook}", endpoint=_App(self))])
+        server = HttpServer(self._listen, app, lambda code: self._count(UNKNOWN, code), setting="rule.listen")
         try:
             await server.open()
         except CannotListen as error:

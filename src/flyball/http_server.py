@@ -1,9 +1,11 @@
-"""One address for whatever comes in over HTTP, inside the daemon's own loop: webhooks now, other apps beside them.
+"""One address for whatever comes in over HTTP, in the loop that opens it: webhooks in the daemon's own, the page and
+its API in one of their own.
 
 Requests are read by uvicorn's protocol and answered by Starlette's routes. uvicorn's server around them is left out: it
 takes over the signals of the process, ends the process when a port is taken, wakes up ten times a second, and waits
 without bounds for connections to close. What neither of them bounds is bounded here: how many connect, how long a
-request may take to come in, and how long the end may take.
+request may take to come in, how long an answer may wait to be taken, and how long the end may take. How long an answer
+goes on is not: a stream of events has no end.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ from typing import Final
 import h11
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
@@ -32,6 +35,9 @@ HEAD_PART: Final = 1024
 REQUEST_WITHIN: Final = 10.0
 """Seconds from a connection, or the first byte of its next request, to the last byte of that request. What is allowed
 here comes in within milliseconds; who needs longer is broken, or wants to keep the others out."""
+TAKEN_WITHIN: Final = 20.0
+"""Seconds for a reader to take anything of what waits for it (64 KiB and more). One that does not is let go; until then
+it keeps nobody waiting but itself."""
 IDLE_MAX: Final = 5
 """Seconds that a connection may wait for its next request."""
 END_WITHIN: Final = 2.0
@@ -42,25 +48,33 @@ BACKLOG: Final = 128
 NOT_HTTP: Final = "not_http"
 TOO_SLOW: Final = "too_slow"
 TOO_MANY: Final = "too_many_connections"
+NOT_TAKEN: Final = "not_taken"
 
 Refusing = Callable[[str], None]
-"""Told of what was refused before it was a request."""
+"""Told of what was refused before it was a request, and of answers that nobody took."""
 
 
 class CannotListen(FlyballError):
     """The address cannot be opened."""
 
-    remedy = "End what listens there, or set another address: `rule.listen`."
+
+def routed(routes: Sequence[BaseRoute]) -> ASGIApp:
+    """An app of these routes, each of which may be an app of its own. A path is what it is: none leads to another."""
+    app = Starlette(routes=routes)
+    app.router.redirect_slashes = False
+    return app
 
 
 class HttpServer:
-    """Listens at one address while it is open. Each route may be an app of its own."""
+    """Listens at one address while it is open. `setting` is where people set that address."""
 
-    def __init__(self, listen: str, routes: Sequence[BaseRoute], refused: Refusing) -> None:
+    def __init__(
+        self, listen: str, app: ASGIApp, refused: Refusing, *, setting: str, connections_max: int | None = None
+    ) -> None:
         self._listen = listen
         self._refused = refused
-        app = Starlette(routes=routes)
-        app.router.redirect_slashes = False
+        self._setting = setting
+        self._connections_max = connections_max
         self._config = Config(
             app,
             http="h11",
@@ -80,17 +94,19 @@ class HttpServer:
 
     async def open(self) -> None:
         """Listen. CannotListen says why not."""
-        host, port = _parts(self._listen)
+        host, port = parts(self._listen)
         loop = asyncio.get_running_loop()
+        most = CONNECTIONS_MAX if self._connections_max is None else self._connections_max
         try:
             self._server = await loop.create_server(
-                lambda: _Connection(self._config, self._state, self._refused),
+                lambda: _Connection(self._config, self._state, self._refused, most),
                 host,
                 int(port),
                 backlog=BACKLOG,
             )
         except (OSError, OverflowError, ValueError) as error:
-            raise CannotListen(f"{self._listen} cannot be opened: {_why(error)}") from None
+            remedy = f"End what listens there, or set another address: `{self._setting}`."
+            raise CannotListen(f"{self._listen} cannot be opened: {_why(error)}", remedy=remedy) from None
 
     @property
     def port(self) -> int:
@@ -121,16 +137,18 @@ class HttpServer:
 
 
 class _Connection(H11Protocol):
-    """A connection whose requests come in within bounds, or not at all."""
+    """A connection whose requests come in within bounds, or not at all; and whose answers are taken."""
 
-    def __init__(self, config: Config, state: ServerState, refused: Refusing) -> None:
+    def __init__(self, config: Config, state: ServerState, refused: Refusing, most: int) -> None:
         super().__init__(config, state, {})
         self._refused = refused
+        self._most = most
         self._late: asyncio.TimerHandle | None = None
+        self._untaken: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS_MAX:
+        if len(self.connections) > self._most:
             self._refused(TOO_MANY)
             self._say_no(b"503 Service Unavailable")
         else:
@@ -161,8 +179,18 @@ class _Connection(H11Protocol):
         except h11.LocalProtocolError:  # it was answered already, and goes on with nonsense
             self.transport.abort()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._untaken is None:
+            self._untaken = self.loop.call_later(TAKEN_WITHIN, self._let_go)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._taken()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect_nothing()
+        self._taken()
         super().connection_lost(exc)
 
     def finish(self) -> None:
@@ -181,6 +209,17 @@ class _Connection(H11Protocol):
             self._late.cancel()
             self._late = None
 
+    def _taken(self) -> None:
+        if self._untaken is not None:
+            self._untaken.cancel()
+            self._untaken = None
+
+    def _let_go(self) -> None:
+        """Time is up: what was written is still not taken. To close it in order would wait for that."""
+        self._untaken = None
+        self._refused(NOT_TAKEN)
+        self.transport.abort()
+
     def _cut(self) -> None:
         """Time is up: a request is still not all here."""
         self._late = None
@@ -194,14 +233,15 @@ class _Connection(H11Protocol):
 
 def is_loopback(listen: str) -> bool:
     """Whether only this machine can come in there."""
-    host, _ = _parts(listen)
+    host, _ = parts(listen)
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def _parts(listen: str) -> tuple[str, str]:
+def parts(listen: str) -> tuple[str, str]:
+    """The host and the port."""
     host, _, port = listen.rpartition(":")
     return host.strip("[]"), port
 

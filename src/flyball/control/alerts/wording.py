@@ -1,0 +1,150 @@
+"""What people read: a group as a message, and what was held back as one. Nothing is decided here."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from flyball.control.alerts.channel import TEXT_MAX, TITLE_MAX, Action, Message
+from flyball.control.alerts.groups import Group, Item
+from flyball.control.alerts.notices import BUDGET, KINDS, OF_FLEET
+from flyball.core.time import Instant, format_span
+
+UNITS_MAX: Final = 5
+"""Units that a message names. Of more than this it says how many."""
+LINES_MAX: Final = 20
+"""Lines of a summary: more is not read on a phone, and it is all in the journal."""
+CHOICES_MAX: Final = 4
+"""Answers offered as buttons: no channel takes many more, and one more acknowledges it."""
+OWN: Final[dict[str, str]] = {
+    "restart_storm": "the fleet",
+    "clock_jumped": "the fleet",
+    "daemon_started": "flyball",
+    "journal_gap": "the journal",
+    "test": "this channel",
+}
+"""Whom a title names where it is no unit."""
+
+
+def message_of(group: Group, now: Instant, *, url: str = "") -> Message:
+    """What people are told of a group."""
+    over = bool(group.over)
+    items = list((group.was if over else group.items).values())
+    newest = max(items, key=lambda item: item.last, default=Item(""))
+    units = list(dict.fromkeys(item.unit for item in items if item.unit))
+    how_many = len(items) + group.more
+    kind = KINDS[group.kind]
+    who = _who(group, units, newest, how_many)
+    title = f"{who} {kind.words}"
+    if over:
+        title = f"Resolved: {title}"
+    return Message(
+        title=_cut(title, TITLE_MAX),
+        text=_cut("\n".join(_lines(group, units, how_many, now)), TEXT_MAX),
+        severity="info" if over else group.severity,
+        kind=group.kind,
+        unit=newest.unit,
+        url=url,
+        actions=() if over else _actions(group, newest, how_many),
+        count=max(group.count, how_many, 1),
+        resolved=over,
+        at=group.over or group.last,
+        tags=(group.kind, group.severity),
+        problem=newest.problem,
+        group=group.key,
+        id=f"{group.key}-{group.opened}-{group.version}",
+    )
+
+
+def summary_of(held: Sequence[Message], more: int, now: Instant, *, url: str = "") -> Message:
+    """What was held back, in one message."""
+    worst = "warning" if any(message.severity != "info" for message in held) else "info"
+    lines = [
+        f"- {message.title}" + (f" ({message.count} times)" if message.count > 1 else "")
+        for message in sorted(held, key=lambda message: (message.resolved, message.at))[:LINES_MAX]
+    ]
+    beyond = len(held) - LINES_MAX + more if len(held) > LINES_MAX else more
+    if beyond > 0:
+        lines.append(f"- and {beyond} more: `flyball alerts`")
+    still = sum(not message.resolved for message in held) + more
+    title = f"While it was quiet: {len(held) + more} alert{'s' * (len(held) + more != 1)}, {still} still open"
+    return Message(
+        title=title,
+        text=_cut("\n".join(lines), TEXT_MAX),
+        severity=worst,
+        kind="summary",
+        url=url,
+        count=len(held) + more,
+        at=now,
+        tags=("summary",),
+        group="summary",
+        id=f"summary-{now}",
+    )
+
+
+def _who(group: Group, units: Sequence[str], newest: Item, how_many: int) -> str:
+    if group.kind == "circuit_open":
+        return newest.ref
+    if group.kind == "channel_dead":
+        return newest.ref
+    if group.kind in OWN:
+        return OWN[group.kind]
+    if len(units) > 1 or how_many > max(1, len(units)) > 1 or group.more:
+        return f"{max(len(units), how_many) if group.more else len(units)} units"
+    return units[0] if units else "the fleet"
+
+
+def _lines(group: Group, units: Sequence[str], how_many: int, now: Instant) -> list[str]:
+    lines = [group.text] if group.text else []
+    if len(units) > 1:
+        named = ", ".join(units[:UNITS_MAX])
+        rest = max(len(units), how_many if group.more else 0) - UNITS_MAX
+        lines.append(f"Units: {named}" + (f" and {rest} more" if rest > 0 else ""))
+    if group.over:
+        lines.append(f"It lasted {format_span(_rounded(max(0, group.over - group.opened)))}.")
+        return lines
+    if group.count > 1 and group.count > how_many:
+        lines.append(f"{group.count} times within {format_span(_rounded(max(0, group.last - group.opened)))}.")
+    seen = next((item.seen_by for item in group.items.values() if item.seen_until > now and item.seen_by), "")
+    if seen:
+        lines.append(f"Seen by {seen}.")
+    if group.remedy:
+        lines.append(group.remedy)
+    return lines
+
+
+def _actions(group: Group, item: Item, how_many: int) -> tuple[Action, ...]:
+    """The one safe thing to do, where there is one and it is about one thing; and that somebody has seen it."""
+    found: list[Action] = []
+    if group.kind in OF_FLEET:
+        found.append(Action(label="Resume the fleet", verb="resume", destructive=True))
+    elif group.kind == "circuit_open":
+        found.append(Action(label="Close the circuit", verb="reset", args={"breaker": item.ref}, destructive=True))
+    elif how_many == 1 and item.unit:
+        found.extend(_actions_of_unit(group, item))
+    if group.stands and item.problem and group.kind != "channel_dead":
+        found.append(Action(label="Acknowledge", verb="acknowledge", args={"problem": item.problem}))
+    return tuple(found)
+
+
+def _actions_of_unit(group: Group, item: Item) -> list[Action]:
+    if group.kind == "quarantined" and item.ref:
+        return [Action(label=f"Reset {item.ref}", verb="reset", args={"fingerprint": item.ref})]
+    if group.kind == "question":
+        return [
+            Action(label=choice, verb="answer", args={"unit": item.unit, "id": item.ref, "answer": choice})
+            for choice in item.choices[:CHOICES_MAX]
+        ]
+    if group.kind in BUDGET:
+        args = {"unit": item.unit, "more": "1.00", "resume": True}
+        return [Action(label="Raise by 1.00 USD and resume", verb="raise", args=args)]
+    if KINDS[group.kind].policy:
+        return [Action(label="Resume", verb="resume", args={"units": [item.unit]})]
+    return []
+
+
+def _rounded(length: int) -> int:
+    """To whole seconds: it is for reading."""
+    return round(length / 1_000_000) * 1_000_000
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

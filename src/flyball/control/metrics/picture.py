@@ -1,0 +1,56 @@
+"""The picture: what the gauges show of units and of the fleet, in as few numbers as that takes.
+
+Made of what people see on the page, so that both say the same. Where no board is kept, one look at the store does.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flyball.control.board import Board
+from flyball.control.problems import SEVERITIES
+from flyball.control.shapes import Word
+from flyball.control.views import Look
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """How many units are what."""
+
+    states: Mapping[str, int]
+    running: int = 0
+    held: int = 0
+    problems: Mapping[str, int] = field(default_factory=dict)
+    """By severity, those that nobody acknowledged or put off."""
+
+
+def of_board(board: Board) -> Picture:
+    """As the page has it: nothing is looked at for it."""
+    rows, states = board.rows(), _nothing()
+    states.update(str(row.state) for row in rows)
+    problems = Counter(dict.fromkeys(SEVERITIES, 0))
+    for problem in board.problems():
+        problems[problem.severity] += not problem.acknowledged and problem.snoozed_until is None
+    return Picture(
+        states=states,
+        running=sum(row.running for row in rows),
+        held=sum(row.held for row in rows),
+        problems=problems,
+    )
+
+
+def look_at(look: Look) -> Picture:
+    """By one look at every unit: 50 µs or so for each."""
+    states = _nothing()
+    running = held = 0
+    for name in look.units():
+        view = look.unit(name)
+        states[str(view.state)] += 1
+        running += view.running
+        held += view.held
+    return Picture(states=states, running=running, held=held)
+
+
+def _nothing() -> Counter[str]:
+    """No unit is anything: a state that no unit has is told all the same."""
+    return Counter({str(word): 0 for word in Word})

@@ -1,0 +1,255 @@
+"""Problems: what waits for a person, why, and the one safe thing to do. Computed from what is seen of units and of the
+fleet; only that somebody has seen one is stored.
+
+A problem has an id that stays the same for as long as it is the same problem: the unit, the code, and the fingerprint
+where there is one.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from flyball.control.shapes import BudgetView, FleetView, QuestionView, ReasonView, UnitView, View, Word
+from flyball.core.amounts import MONEY, amount_text
+from flyball.core.event import PROBLEM_MAX
+from flyball.core.policy import Key
+from flyball.core.time import FOREVER, Instant, seconds
+from flyball.policies.budget import OVER_BUDGET
+from flyball.policies.restart import ENDED_BY_POLICY
+from flyball.store import Store
+
+CRITICAL: Final = "critical"
+WARNING: Final = "warning"
+INFO: Final = "info"
+SEVERITIES: Final = (INFO, WARNING, CRITICAL)
+
+ACKNOWLEDGED: Final = "acknowledged"
+"""The name of records that say who has seen a problem."""
+FLEET: Final = "fleet"
+QUESTION: Final = "question"
+TROUBLE: Final = "trouble"
+BY_A_PERSON: Final = frozenset({"paused", "stopped", "finishing"})
+"""Codes of what a person ordered: no problem, for that person knows."""
+FAILED: Final = frozenset({"ended_error", "ended_timeout", "ended_lost", "ended_starved"})
+"""Codes of an end without another run."""
+RAISE_BY: Final = "1.00"
+"""What a budget is raised by with one click: little, because it can be clicked again."""
+CHOICES_MAX: Final = 4
+"""Answers offered as buttons. A question with more is answered in words."""
+SHORT: Final = 8
+"""Digits of a fingerprint in an id and on a button, as people are shown it everywhere."""
+
+
+class Action(View, frozen=True, kw_only=True):
+    """Something that can be done about it: a verb with its arguments."""
+
+    verb: str
+    args: Mapping[str, Any]
+    label: str
+    destructive: bool = False
+    """It takes something away, or concerns more than one unit: asked again first."""
+
+
+class Problem(View, frozen=True, kw_only=True):
+    """One thing that waits for a person."""
+
+    id: str
+    unit: str
+    """Nothing: the fleet."""
+    code: str
+    kind: str
+    """Of the unit: rule, session, …; `fleet`."""
+    severity: str
+    title: str
+    """`coder-3 quarantined`."""
+    text: str
+    remedy: str
+    fingerprint: str
+    error: str
+    since: float | None
+    count: int
+    """How often it has happened: more is worse."""
+    actions: tuple[Action, ...]
+    """The first is the one safe thing to do."""
+    acknowledged: bool = False
+    by: str = ""
+    """Who has seen it."""
+    snoozed_until: float | None = None
+
+
+class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The record of who has seen a problem."""
+
+    by: str
+    at: Instant
+    until: Instant = FOREVER
+    count: int = 0
+
+
+def of_unit(view: UnitView) -> tuple[Problem, ...]:
+    """The problems of one unit."""
+    found = [_of_question(view, question) for question in view.questions]
+    reason = next((reason for reason in view.reasons if _is_problem(reason, view)), None)
+    if reason is not None:
+        found.insert(0, _of_reason(view, reason))
+    return tuple(found)
+
+
+def of_fleet(fleet: FleetView, trouble: str) -> tuple[Problem, ...]:
+    """The problems of the fleet: what holds all of it, circuits that are open, and what troubles the daemon."""
+    resume = Action(verb="resume", args={}, label="Resume the fleet", destructive=True)
+    found = [
+        _of_fleet(reason, FLEET, "fleet paused", CRITICAL, resume)
+        for reason in fleet.reasons
+        if reason.verb == "hold" and reason.code not in BY_A_PERSON
+    ]
+    for breaker in fleet.breakers:
+        text = "Nothing that uses it is started, except for trials."
+        remedy = (
+            f"Look at what failing units share. It closes by itself; now: `flyball reset --breaker {breaker.name}`."
+        )
+        close = Action(verb="reset", args={"breaker": breaker.name}, label="Close the circuit", destructive=True)
+        reason = _reason("circuit_open", text, remedy)
+        found.append(_of_fleet(reason, breaker.name, f"circuit {breaker.name} {breaker.state}", WARNING, close))
+    if trouble:
+        reason = _reason(TROUBLE, trouble, "`flyball logs` without a name shows what the daemon says.")
+        found.append(_of_fleet(reason, FLEET, "daemon in trouble", CRITICAL))
+    return tuple(found)
+
+
+def listed(problems: Iterable[Problem], seen: Mapping[str, Seen], now: Instant) -> list[Problem]:
+    """All of them, the worst and oldest first, those that somebody has seen last."""
+    known = [_marked(problem, seen.get(problem.id), now) for problem in problems]
+    return sorted(
+        known,
+        key=lambda one: (
+            one.acknowledged or one.snoozed_until is not None,
+            -SEVERITIES.index(one.severity),
+            one.since or 0.0,
+            one.id,
+        ),
+    )
+
+
+def seen_by_people(store: Store) -> dict[str, Seen]:
+    """Who has seen which problem."""
+    found = {}
+    for key, data in store.states(ACKNOWLEDGED).items():
+        try:
+            found[key.subject] = msgspec.json.decode(data, type=Seen)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue  # then it is told of again
+    return found
+
+
+def record(problem: str) -> Key:
+    """Where it is kept that somebody has seen a problem."""
+    return Key(ACKNOWLEDGED, "problem", problem[:PROBLEM_MAX])
+
+
+def _marked(problem: Problem, seen: Seen | None, now: Instant) -> Problem:
+    if seen is None or seen.until <= now or problem.count > seen.count:
+        return problem
+    forever = seen.until >= FOREVER
+    until = None if forever else seconds(seen.until)
+    return msgspec.structs.replace(problem, acknowledged=forever, by=seen.by, snoozed_until=until)
+
+
+def _is_problem(reason: ReasonView, view: UnitView) -> bool:
+    """Whether it waits for a person: a hold of its own that none ordered, or an end after which nothing follows by
+    itself though its work is not done."""
+    if reason.code in BY_A_PERSON or reason.by == FLEET:
+        return False
+    if reason.verb == "hold":
+        return True
+    return not view.running and (reason.code in (OVER_BUDGET, ENDED_BY_POLICY) or reason.code in FAILED)
+
+
+def _of_reason(view: UnitView, reason: ReasonView) -> Problem:
+    last = view.last_exit
+    code, text, remedy = reason.code, reason.text, reason.remedy
+    if code == ENDED_BY_POLICY and last is not None and last.error:
+        code = last.error
+    fingerprint, error, count = "", last.error if last is not None else "", view.failures_in_a_row
+    if reason.code == "quarantined":
+        failure = next((one for one in view.failures if one.quarantined), None)
+        if failure is not None:
+            fingerprint, error, count = failure.fingerprint, failure.error, failure.count
+    parts = [view.name, code, *([fingerprint[:SHORT]] if fingerprint else [])]
+    return Problem(
+        id=":".join(parts)[:PROBLEM_MAX],
+        unit=view.name,
+        code=code,
+        kind=view.kind,
+        severity=CRITICAL if reason.verb == "hold" else WARNING,
+        title=f"{view.name} {'over budget' if code == OVER_BUDGET else view.state}",
+        text=text,
+        remedy=remedy,
+        fingerprint=fingerprint,
+        error=error,
+        since=view.since,
+        count=count,
+        actions=_actions(view, code, fingerprint),
+    )
+
+
+def _actions(view: UnitView, code: str, fingerprint: str) -> tuple[Action, ...]:
+    if fingerprint:
+        return (Action(verb="reset", args={"fingerprint": fingerprint}, label=f"Reset {fingerprint[:SHORT]}"),)
+    if code == OVER_BUDGET and nearest(view.budgets) is not None:
+        more = amount_text(MONEY, 1_000_000)
+        raised = {"unit": view.name, "more": RAISE_BY, "resume": True}
+        return (Action(verb="raise", args=raised, label=f"Raise by {more} and resume"),)
+    if view.state is Word.FAILED and not view.held:
+        return (Action(verb="start", args={"units": [view.name]}, label="Start again"),)
+    return (Action(verb="resume", args={"units": [view.name]}, label="Resume"),)
+
+
+def nearest(budgets: Sequence[BudgetView]) -> BudgetView | None:
+    """The budget of money that is used up most."""
+    money = [budget for budget in budgets if budget.meter == MONEY and budget.limit]
+    return max(money, key=lambda budget: (budget.spent + budget.reserved) / budget.limit, default=None)
+
+
+def _of_question(view: UnitView, question: QuestionView) -> Problem:
+    return Problem(
+        id=f"{view.name}:{QUESTION}:{question.id}"[:PROBLEM_MAX],
+        unit=view.name,
+        code=QUESTION,
+        kind=view.kind,
+        severity=WARNING,
+        title=f"{view.name} asks",
+        text=question.text,
+        remedy=f"Answer it: `flyball answer {view.name} ANSWER`.",
+        fingerprint="",
+        error="",
+        since=question.at,
+        count=0,
+        actions=tuple(
+            Action(verb="answer", args={"unit": view.name, "id": question.id, "answer": choice}, label=choice)
+            for choice in question.choices[:CHOICES_MAX]
+        ),
+    )
+
+
+def _of_fleet(reason: ReasonView, subject: str, title: str, severity: str, *actions: Action) -> Problem:
+    return Problem(
+        id=f"{subject}:{reason.code}"[:PROBLEM_MAX],
+        unit="",
+        code=reason.code,
+        kind=FLEET,
+        severity=severity,
+        title=title,
+        text=reason.text,
+        remedy=reason.remedy,
+        fingerprint="",
+        error="",
+        since=None,
+        count=0,
+        actions=actions,
+    )
+
+
+def _reason(code: str, text: str, remedy: str) -> ReasonView:
+    return ReasonView(policy="", by=FLEET, verb="", code=code, text=text, remedy=remedy, until=None)

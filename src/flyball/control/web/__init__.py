@@ -1,0 +1,4 @@
+"""The page and its API over HTTP: who comes in, and how a verb is asked for there. What a verb means is not known here.
+
+Whatever comes in is untrusted until its token is known: nothing but `/health` is answered without one.
+"""

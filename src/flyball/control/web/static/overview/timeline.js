@@ -1,0 +1,51 @@
+// What happened last, from the journal. Asked anew when the board changes, at most every other second: a stream of its
+// own would take one of the six connections that a browser has for all tabs.
+import { look } from "../api.js";
+import { html, useEffect, useState } from "../lib.js";
+import { Panel } from "../parts/panel.js";
+import { Clock } from "../parts/time.js";
+import { href } from "../router.js";
+import { useSignal } from "../signal.js";
+import { connection, watchRows } from "../store.js";
+
+const SHOWN = 12;
+const EVERY_MS = 2_000;
+const TONES = { hold: "bad", stop: "bad", wait: "busy", finish: "dim" };
+
+export function Timeline() {
+  const live = useSignal(connection) === "live";
+  const [entries, setEntries] = useState(null);
+  useEffect(() => {
+    if (!live) return undefined;
+    let [over, timer, asked] = [false, null, 0];
+    const ask = async () => {
+      timer = null;
+      asked = Date.now();
+      const answer = await look("events", { limit: SHOWN }).catch(() => null);
+      if (answer && !over) setEntries(answer.events.toReversed());
+    };
+    const soon = () => {
+      if (timer === null && !over) timer = setTimeout(ask, Math.max(0, asked + EVERY_MS - Date.now()));
+    };
+    const end = watchRows(soon);
+    soon();
+    return () => {
+      over = true;
+      clearTimeout(timer);
+      end();
+    };
+  }, [live]);
+  return html`<${Panel} title="Timeline">
+    ${entries?.length
+      ? html`<ol class="timeline">
+          ${entries.map(
+            (entry) => html`<li key=${entry.seq}>
+              <span class="dim"><${Clock} at=${entry.at} /></span>${" "}
+              ${entry.unit ? html`<a href=${href("unit", entry.unit)}><b>${entry.unit}</b></a>` : html`<b>fleet</b>`}${" "}
+              <span class=${TONES[entry.verb] ?? ""}>${entry.text}</span>
+            </li>`,
+          )}
+        </ol>`
+      : html`<p class="nothing">${entries ? "Nothing happened yet." : "…"}</p>`}
+  <//>`;
+}

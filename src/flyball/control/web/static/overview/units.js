@@ -1,0 +1,192 @@
+// All units: a table of which only the rows in sight are there, so that ten thousand cost no more than fifty. Filter,
+// order and the row that is chosen are in the address.
+import { useKeys } from "../keys.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../lib.js";
+import { give } from "../parts/action.js";
+import { Empty } from "../parts/empty.js";
+import { say } from "../parts/notices.js";
+import { Panel } from "../parts/panel.js";
+import { may } from "../rights.js";
+import { go, setQuery } from "../router.js";
+import { useSignal } from "../signal.js";
+import { problemOf, rows, totals } from "../store.js";
+import { parse } from "./filter.js";
+import { Listing } from "./listing.js";
+import { SNOOZE_SECONDS } from "./needs.js";
+import { COLUMNS, Row } from "./row.js";
+
+const ROW_PX = 36; // as in style.css
+const CARD_PX = 96; // on a phone a row is a card
+const PHONE = matchMedia("(max-width: 640px)");
+const SPARE = 8; // rows beyond each edge: there before they are scrolled to
+const FIRST_SORT = "state";
+
+export function Units({ query }) {
+  const { q = "", sort = FIRST_SORT, unit: chosen = "" } = query;
+  const listing = useMemo(() => new Listing(), []);
+  useEffect(() => listing.end, [listing]);
+  listing.show(sort, parse(q), q);
+  const names = useSignal(listing.names);
+  const count = useSignal(totals)?.units ?? 0;
+  const box = useRef(null);
+  const [[first, last], height] = useWindow(box, names.length);
+  const choose = (name) => setQuery({ unit: name });
+  useTableKeys({ names, chosen, choose, box, height });
+  return html`<${Panel} title=${html`Units <span class="dim">${shownOf(names.length, count)}</span>`} aside=${html`<${Filter} q=${q} />`} kind="units">
+    <div class="table" role="table" aria-label="Units" aria-rowcount=${names.length + 1}>
+      <div class="row head" role="row" aria-rowindex="1">
+        ${COLUMNS.map(([id, label]) => html`<${Heading} key=${id} id=${id} label=${label} sort=${sort} />`)}
+      </div>
+      <div role="rowgroup" ref=${box} class="rows" style=${{ height: `${names.length * height}px` }}>
+        <div style=${{ transform: `translateY(${first * height}px)` }}>
+          ${names
+            .slice(first, last)
+            .map((name, place) => html`<${Row} key=${name} name=${name} place=${first + place + 2} chosen=${name === chosen} />`)}
+        </div>
+      </div>
+    </div>
+    ${names.length ? null : html`<${NoUnits} q=${q} />`}
+  <//>`;
+}
+
+function shownOf(shown, all) {
+  const text = (n) => n.toLocaleString("en-US");
+  return shown === all ? text(all) : `${text(shown)} of ${text(all)}`;
+}
+
+function NoUnits({ q }) {
+  if (rows.size) {
+    return html`<${Empty} title="No unit is like that">
+      <p><button onClick=${() => setQuery({ q: "" })}>Show all ${rows.size}</button></p>
+    <//>`;
+  }
+  return html`<${Empty} title="There are no units yet">
+    <p>Name some in <code>flyball.yaml</code>, then <code>flyball reload</code>; or run one now:</p>
+    <p><code>flyball run --name first -- COMMAND</code></p>
+  <//>`;
+}
+
+function Filter({ q }) {
+  return html`<input
+    id="filter"
+    type="search"
+    value=${q}
+    placeholder="filter: coder state:cooling is:held"
+    aria-label="Filter units: words, state:, kind:, user:, is:held, is:running, is:often, is:over, is:asking, is:problem; - before one means not"
+    title="Words, state:quarantined,halted kind:rule user:ann is:held|running|often|over|asking|problem; - before one means not."
+    autocomplete="off"
+    spellcheck=${false}
+    maxlength="200"
+    onInput=${(event) => setQuery({ q: event.target.value })}
+    onKeyDown=${(event) => (event.key === "Enter" || event.key === "Escape") && event.target.blur()}
+  />`;
+}
+
+function Heading({ id, label, sort }) {
+  const [column, back] = [sort.replace(/^-/, ""), sort.startsWith("-")];
+  const sorted = column === id;
+  const next = sorted && !back ? `-${id}` : id;
+  return html`<div role="columnheader" class=${`cell col-${id}`} aria-sort=${sorted ? (back ? "descending" : "ascending") : "none"}>
+    <button class="heading" onClick=${() => setQuery({ sort: next === FIRST_SORT ? "" : next })}>
+      ${label}<span aria-hidden="true">${sorted ? (back ? " ▴" : " ▾") : ""}</span>
+    </button>
+  </div>`;
+}
+
+/** Which rows are in sight: [[first, last], height of one]. The page itself scrolls, not a box in it. */
+function useWindow(box, count) {
+  const [sight, setSight] = useState([0, 40]);
+  const [phone, setPhone] = useState(PHONE.matches);
+  const height = phone ? CARD_PX : ROW_PX;
+  useEffect(() => {
+    const change = () => setPhone(PHONE.matches);
+    PHONE.addEventListener("change", change);
+    return () => PHONE.removeEventListener("change", change);
+  }, []);
+  useEffect(() => {
+    const see = () => {
+      const above = -box.current.getBoundingClientRect().top;
+      // By steps of the spare rows: most scrolling changes nothing.
+      const first = Math.max(0, Math.floor(above / height / SPARE) * SPARE - SPARE);
+      const last = Math.ceil((above + innerHeight) / height / SPARE) * SPARE + SPARE;
+      setSight((before) => (before[0] === first && before[1] === last ? before : [first, Math.max(last, 0)]));
+    };
+    see();
+    const resized = new ResizeObserver(see); // what is above the table may grow or shrink
+    resized.observe(document.body);
+    addEventListener("scroll", see, { passive: true });
+    addEventListener("resize", see);
+    return () => {
+      resized.disconnect();
+      removeEventListener("scroll", see);
+      removeEventListener("resize", see);
+    };
+  }, [height]);
+  const last = Math.min(sight[1], count);
+  return [[Math.min(sight[0], last), last], height];
+}
+
+function useTableKeys({ names, chosen, choose, box, height }) {
+  const wanted = useRef(false); // the chosen row is to have the focus as soon as it is there
+  const move = (by) => {
+    const place = names.indexOf(chosen);
+    const next = names[Math.max(0, Math.min(names.length - 1, place < 0 ? 0 : place + by))];
+    if (next === undefined) return;
+    wanted.current = true;
+    bringIntoSight(box.current, names.indexOf(next), height);
+    choose(next);
+  };
+  useLayoutEffect(() => {
+    const link = chosen && wanted.current ? box.current.querySelector('[aria-current="true"] a') : null;
+    if (link && document.activeElement !== link) link.focus({ preventScroll: true });
+  });
+  useEffect(() => {
+    const moved = (event) => {
+      if (!box.current.contains(event.target)) wanted.current = false;
+    };
+    addEventListener("focusin", moved);
+    addEventListener("pointerdown", moved);
+    return () => {
+      removeEventListener("focusin", moved);
+      removeEventListener("pointerdown", moved);
+    };
+  }, []);
+  const onProblem = (verb, run) => () => {
+    const problem = problemOf(rows.get(chosen)?.problem);
+    if (!may(verb)) return;
+    if (!chosen) say("Choose a unit first: j and k move");
+    else if (!problem) say(`${chosen} has no problem`);
+    else run(problem);
+  };
+  useKeys({
+    "/": ["filter", () => document.getElementById("filter").focus()],
+    j: ["next unit", () => move(1)],
+    k: ["unit before", () => move(-1)],
+    Enter: ["open the unit", () => (chosen ? go("unit", chosen) : false)],
+    r: ["reset the unit's failure", onProblem("reset", reset)],
+    a: ["acknowledge its problem", onProblem("acknowledge", acknowledge)],
+    s: ["snooze it for an hour", onProblem("snooze", snooze)],
+  });
+}
+
+function reset(problem) {
+  const action = problem.actions.find(({ verb }) => verb === "reset");
+  if (action) give(action);
+  else say(`${problem.unit} has nothing to reset`);
+}
+
+function acknowledge({ id, unit }) {
+  give({ verb: "acknowledge", args: { problem: id }, label: "Ack", done: `${unit}: acknowledged` });
+}
+
+function snooze({ id, unit }) {
+  const args = { problem: id, seconds: SNOOZE_SECONDS };
+  give({ verb: "snooze", args, label: "Snooze 1 h", done: `${unit}: quiet for an hour` });
+}
+
+function bringIntoSight(box, place, height) {
+  const top = box.getBoundingClientRect().top + place * height;
+  const margin = 3 * height;
+  if (top < margin) scrollBy(0, top - margin);
+  else if (top + height > innerHeight - margin) scrollBy(0, top + height + margin - innerHeight);
+}

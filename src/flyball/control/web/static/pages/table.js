@@ -1,0 +1,33 @@
+// A table of a few hundred rows: on a phone each row is a card whose cells say their column. What is more is counted,
+// not shown: whoever looks for one row filters.
+import { html } from "../lib.js";
+import { counted } from "../text.js";
+
+const ROWS_MAX = 300; // rows in the page: more than anybody reads, few enough to be drawn in a frame
+
+/** `head` names the columns; `rows` are {key, cells, bad?}; `empty` is what is said where there is none. */
+export function Table({ label, head, rows, empty }) {
+  if (rows.length === 0) return html`<p class="nothing">${empty}</p>`;
+  const more = rows.length - ROWS_MAX;
+  return html`
+    <table class="cards" aria-label=${label}>
+      <thead>
+        <tr>
+          ${head.map((name) => html`<th key=${name} scope="col">${name}</th>`)}
+        </tr>
+      </thead>
+      <tbody>
+        ${rows.slice(0, ROWS_MAX).map(
+          ({ key, cells, bad }) => html`<tr key=${key} class=${bad ? "bad" : ""}>
+            ${cells.map(
+              (cell, place) => html`<td key=${head[place]} class=${cell === "" ? "none" : ""} data-label=${head[place]}>
+                <div>${cell}</div>
+              </td>`,
+            )}
+          </tr>`,
+        )}
+      </tbody>
+    </table>
+    ${more > 0 ? html`<p class="dim">and ${counted(more, "more row")}: narrow the filter to see them.</p>` : ""}
+  `;
+}

@@ -1,0 +1,33 @@
+"""One browser a worker, and one window a test, which is watched."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.page.stage import DESKTOP, Visit, chromium
+
+Visitor = Callable[..., Visit]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """It takes a second to start."""
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Visitor]:
+    """Open a window at an address. What it complained about fails the test."""
+    visits: list[Visit] = []
+
+    def begin(address: str, path: str = "/", size: dict[str, int] = DESKTOP, **options: Any) -> Visit:
+        visits.append(Visit(browser, address, size, **options))
+        visits[-1].page.goto(address + path)
+        return visits[-1]
+
+    yield begin
+    for one in visits:
+        one.end()
