@@ -8,7 +8,7 @@ WORKERS ?= auto
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo   see what the safeguards do to a unit that always fails: simulated, then for real"
+	@echo "make demo   a fleet of agents that go wrong in the usual ways, and the page on which to put it right"
 	@echo "make test   run all tests"
 	@echo "make lint   ruff, mypy --strict, import contracts"
 	@echo "make bench  speed beside peers, as ratios"
@@ -30,8 +30,7 @@ $(VENV)/dev $(VENV)/bench $(VENV)/docs: $(VENV)/%: $(VENV)/base
 	touch $@
 
 demo: $(VENV)/base
-	$(BIN)/flyball simulate always-fails --uptime 3s
-	sh examples/crash_loop.sh
+	$(BIN)/python examples/night
 
 # For the tests of the browser. Where there is none and none can be installed, they are skipped.
 chromium: $(VENV)/dev

@@ -12,7 +12,12 @@ from flyball.runtimes.rule.browser import find_browser
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
-SAYS = {"agents/fleet.py": "held for a person", "agents/circles.py": "going_in_circles", "calls.py": ""}
+SAYS = {
+    "agents/fleet.py": "held for a person",
+    "agents/circles.py": "going_in_circles",
+    "calls.py": "",
+    "night/__main__.py": "quarantined",
+}
 """What each is there to show."""
 
 GUARDED = {"report/worker.py": "python", "report/worker.sh": "sh"}
@@ -26,7 +31,7 @@ BAD_SELECTOR = "bad_selector"
 
 ELSEWHERE = {
     "agents/budget.py",
-    "crash_loop.sh",
+    "night/worker.py",
     "send_webhook.py",
     "sessions/worker.sh",
     ENDLESS,
@@ -34,7 +39,7 @@ ELSEWHERE = {
     *(f"{BAD_SELECTOR}/{name}.py" for name in ("__main__", "page")),
     *(f"deliberation/{name}.py" for name in ("__main__", "board", "model", "scripted")),
 }
-"""Run where its law is tested; and by `make demo`."""
+"""Run where its law is tested, or by another example."""
 
 
 def test_none_is_forgotten() -> None:

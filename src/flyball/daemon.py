@@ -12,12 +12,12 @@ import os
 import pwd
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from flyball import app
-from flyball.config.plan import Plan
+from flyball.config.plan import OFF, Plan
 from flyball.config.planning import ask_for_plan
 from flyball.config.sources import SourceWatch, same_but_rules
 from flyball.control.board import Board
@@ -27,17 +27,22 @@ from flyball.control.context import Args, Caller, CommandError, Context, Right, 
 from flyball.control.past import Past
 from flyball.control.server import Server
 from flyball.control.trail import Trail
+from flyball.control.web.tokens import Tokens
 from flyball.errors import FlyballError
 from flyball.fleet import Changes, Fleet, pids
 from flyball.runtimes.doorbell import Doorbell
 from flyball.runtimes.guardian import READY, Guard
 from flyball.runtimes.holder import is_gone
 from flyball.runtimes.process import spawn
+from flyball.runtimes.process.output import log_path
 from flyball.store import Store
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
     from flyball.config.telegram import Telegram
     from flyball.control.telegram.bot import TelegramBot
+    from flyball.control.web.listener import Web
     from flyball.rulebook import Rulebook
 
 log = logging.getLogger(__name__)
@@ -78,6 +83,9 @@ class Daemon:
             "reload": self._reloaded,
             "trigger": self._trigger,
             "forget_firings": self._forget,
+            "login_link": self._login_link,
+            "token_add": self._add_token,
+            "token_remove": self._remove_token,
         }
         self._changing = asyncio.Lock()
         """One reload, or the end, at a time. Both wait for units to end; commands do not wait for that."""
@@ -89,6 +97,8 @@ class Daemon:
         self._rules: Rulebook | None = None
         """None: there were none yet."""
         self._telegram: TelegramBot | None = None
+        self._web: Web | None = None
+        """None: it is off."""
         self._complaint = ""
         """Why the settings in the files are not those in force."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -103,6 +113,7 @@ class Daemon:
         try:
             await server.open()
             self._listen()
+            await self._open_web()
             await self._fleet.begin()
             await self._begin_rules(booting=True)
             await self._use_telegram(self._fleet.plan.telegram)
@@ -110,6 +121,7 @@ class Daemon:
             await self._ending.wait()
             await self._end()
         finally:
+            await self._close_web()
             await server.close()
             await asyncio.to_thread(self._governor.store.close)
         if self._orphaned:
@@ -131,6 +143,8 @@ class Daemon:
         self._loop.add_reader(self._guard.pipe, self._guardian_gone)
 
     def _say_ready(self) -> None:
+        if self._web is not None:
+            self._web.ready()
         rules = len(self._plan.rules)
         log.info("up: %d units%s", len(self._fleet.posts), f", {rules} rule{'s' * (rules > 1)}" if rules else "")
         number = self._env.get(READY)
@@ -158,6 +172,7 @@ class Daemon:
         self._told_to_end("the guardian is gone")
 
     async def _end(self) -> None:
+        await self._close_web()
         async with self._changing:
             for task in self._tasks:
                 task.cancel()
@@ -212,6 +227,7 @@ class Daemon:
             past=past,
             trail=self._trail,
             says=self._says,
+            log_of=lambda unit: log_path(self._folder / "logs", unit),
             trouble=self._trouble,
             firings=self._rules.counts if self._rules is not None else (lambda _: {}),
         )
@@ -232,6 +248,14 @@ class Daemon:
     def doorbell(self, ring: Callable[[], None]) -> Callable[[], None]:
         """Ring in the running loop whenever the journal grows, until what this returns is called."""
         return Doorbell(self.store, self._folder / app.CHANGES, ring, events=()).close
+
+    @property
+    def metrics(self) -> Callable[[], bytes] | None:
+        return None
+
+    @property
+    def act(self) -> "Sequence[BaseRoute]":
+        return ()
 
     @property
     def _trouble(self) -> str:
@@ -267,6 +291,36 @@ class Daemon:
         await self._fleet.ordered(unit, verb)
         if self._rules is not None:
             await self._rules.ordered(unit, verb)
+
+    # The page and its API.
+
+    async def _open_web(self) -> None:
+        """Before the units: an address that is taken is told by `up`. What serves it is in memory only where it is."""
+        if self._plan.http.listen != OFF:
+            from flyball.control.web.listener import Web  # noqa: PLC0415 - see above
+
+            web = Web(self, self._plan.http, self._folder)
+            await web.start()
+            self._web = web
+
+    async def _close_web(self) -> None:
+        web, self._web = self._web, None
+        if web is not None:
+            await web.stop()
+
+    async def _login_link(self, _who: str, args: Args) -> dict[str, Any]:
+        if self._web is None:
+            raise CommandError("no_page", "this daemon serves no page", remedy="Set `http.listen`, then restart it.")
+        link, name = self._web.link(args["token"] or "")
+        return {"link": link, "address": self._web.address, "token": name, "effect": f"a link for {name}"}
+
+    async def _add_token(self, _who: str, args: Args) -> dict[str, Any]:
+        made = await asyncio.to_thread(Tokens(self._folder).add, args["name"], args["role"])
+        return {**made.shown(), "token": made.token, "effect": f"{made.name} may {made.role}"}
+
+    async def _remove_token(self, _who: str, args: Args) -> dict[str, Any]:
+        gone = await asyncio.to_thread(Tokens(self._folder).remove, args["name"])
+        return {**gone.shown(), "effect": f"{gone.name} is out"}
 
     # Rules.
 

@@ -15,8 +15,11 @@ from typing import Final
 
 from flyball import app, daemon
 from flyball.config import plan
+from flyball.control.log_lines import JsonLines
 from flyball.errors import FlyballError
 from flyball.runtimes import guardian
+
+log = logging.getLogger("flyball.daemon_main")  # this module itself is called __main__
 
 LOG_BYTES_MAX: Final = 5 * 1024 * 1024
 LOG_FILES: Final = 3
@@ -59,11 +62,16 @@ def main() -> int:
     try:
         with open(given, "rb") as file:
             wanted = plan.decode(file.read())
+        if wanted.log_format == "json":
+            handler.setFormatter(JsonLines())
         # What is there by now stays for good: nobody need look through it for what can be thrown away.
         gc.freeze()
         gc.set_threshold(GARBAGE_MAX)
         return daemon.run(wanted, env, Path(sys.argv[1]) if len(sys.argv) > 1 else None)
     except FlyballError as error:
+        if not detached and isinstance(handler.formatter, JsonLines):
+            log.error("%s. %s", error, error.remedy)
+            return BAD
         lines = [*(f"error: {line}" for line in str(error).splitlines()), error.remedy]
         sys.stderr.write("".join(f"{line}\n" for line in lines if line))
         return BAD

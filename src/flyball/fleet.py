@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from flyball.config.plan import Plan
 from flyball.config.rules import Rule
 from flyball.config.units import Strategy, Unit
+from flyball.control.log_lines import named
 from flyball.control.news import News
 from flyball.control.text import describe, one_line
 from flyball.core.decision import Decision
@@ -132,7 +133,7 @@ class Fleet:
             post = self.posts.get(record.unit)
             if post is not None and post.adopt(record):
                 beats.append(Beat(unit=record.unit, run=record.run, labels=post.unit.labels, silent=True))
-                log.info("%s lives on as process %d", record.unit, record.pid)
+                log.info("%s lives on as process %d", record.unit, record.pid, extra={"unit": record.unit})
                 continue
             if post is None:
                 await self._end_stranger(record)
@@ -155,7 +156,7 @@ class Fleet:
         unit = Unit(name=record.unit, command=("",))
         life = ProcessHands(unit, logs=self._logs).adopt(record.pid, record.started, record.run)
         if life is not None:
-            log.info("%s is in the settings no more: ended", record.unit)
+            log.info("%s is in the settings no more: ended", record.unit, extra={"unit": record.unit})
             await life.end(unit.grace)
             exited = Exited(unit=record.unit, run=record.run, cause=Cause.STOPPED, error="removed")
             await submit(self.governor, exited)
@@ -299,13 +300,14 @@ class Fleet:
         self._leaders[group.name] = name
         for mate in mates:
             if mate != name and mate in self.posts and self.posts[mate].pid:
-                log.info("%s is restarted with %s (%s)", mate, name, group.strategy)
+                log.info("%s is restarted with %s (%s)", mate, name, group.strategy, extra={"unit": mate})
                 self.posts[mate].begin_again(after=(name,))
 
     def say(self, name: str, event: Event, decision: Decision) -> None:
         """One line, if it is news."""
         if self._news.hear(name, event, decision):
-            log.info("%s %s", name, one_line(describe(event, decision, time.time_ns() // 1000)))
+            text = one_line(describe(event, decision, time.time_ns() // 1000))
+            log.info("%s %s", name, text, extra=named(name, event, decision))
 
 
 def pids(posts: Mapping[str, Post]) -> dict[str, int]:

@@ -12,7 +12,7 @@ import pytest
 
 from flyball.control.client import SOCKET, connect
 from flyball.control.commands import COMMANDS, LINE_MAX, answer, serve_line
-from flyball.control.context import CommandError, Context
+from flyball.control.context import CommandError, Context, Right
 from flyball.core.event import Stepped, Work
 from flyball.core.time import HOUR, SECOND
 from flyball.store.memory import MemoryStore
@@ -26,9 +26,12 @@ def scene() -> Scene:
 
 def test_every_verb_explains_itself() -> None:
     """The verbs are those that people know, each with its help."""
-    looks = "status unit why sessions session events rules queue questions state"
-    orders = "pause resume reset stop start restart kill answer trigger ping reload down forget_firings settle"
-    assert list(COMMANDS) == [*looks.split(), *orders.split()]
+    looks = "status unit why sessions session events rules queue questions state problems failures budgets spend history"
+    orders = "pause resume reset stop start restart kill answer approve acknowledge snooze trigger forget_firings"
+    admin = "raise settle reload down login_link token_add token_remove"
+    rights = {Right.LOOK: f"{looks} logs audit ping", Right.OPERATE: orders, Right.ADMIN: admin}
+    for right, names in rights.items():
+        assert {COMMANDS[name].right for name in names.split()} == {right}
     assert all(command.help for command in COMMANDS.values())
     assert all(argument.help for command in COMMANDS.values() for argument in command.arguments)
 

@@ -1,5 +1,6 @@
 """What people order, and what the governor answers to a start then."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -320,7 +321,7 @@ def test_who_started_it(scene: Scene, verb: str) -> None:
         ("events", {"limit": -1}, "bad_argument", "allowed: 0 to 10000"),
         ("events", {"since": "1h"}, "bad_argument", "since has to be a number"),
         ("unit", {}, "unknown_unit", "no unit ''"),
-        ("puase", {}, "unknown_verb", "no verb 'puase'; did you mean pause?"),
+        ("puase", {}, "unknown_verb", "no verb 'puase'; did you mean pause or raise?"),
         ("xyz", {}, "unknown_verb", "no verb 'xyz'; there are status, "),
     ],
 )
@@ -344,7 +345,7 @@ def test_rights(scene: Scene, verb: str) -> None:
     before = _events(scene)
     given = {"unit": "web", "units": ["web"], "fingerprint": "abc", "rule": "price", "rules": ["price"]}
     args = {argument.name: given[argument.name] for argument in COMMANDS[verb].arguments if argument.name in given}
-    context = scene.context(right=Right.LOOK)
+    context = scene.context(right=Right.LOOK, log_of=lambda unit: Path("no") / "such.log")
     if verb == "ping":
         with pytest.raises(CommandError, match="no daemon"):
             answer(context, verb, args)

@@ -55,7 +55,9 @@ class Site:
         self.state = folder / "state"
         self.file = folder / "flyball.yaml"
         self.env = {key: value for key, value in os.environ.items() if not key.startswith("FLYBALL_")}
-        self.env |= {"FLYBALL_STATE_DIR": str(self.state), "FLYBALL_SITE": str(folder), **QUICK, **env}
+        # Most of them are not about the page, and there are many at the same time.
+        self.env |= {"FLYBALL_STATE_DIR": str(self.state), "FLYBALL_HTTP__LISTEN": "off"}
+        self.env |= {"FLYBALL_SITE": str(folder), **QUICK, **env}
 
     def write(self, units: Mapping[str, Any], **more: Any) -> None:
         """Make the settings file."""

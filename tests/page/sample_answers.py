@@ -142,6 +142,7 @@ def history(name: str, text: str = "TypeError") -> dict[str, Any]:
     exits = [
         {
             "at": now - 6000 + 100 * place,
+            "seq": place,
             "cause": causes[place % len(causes)],
             "error": text if place % 6 == 0 else "",
             "code": 3 if place % 6 == 0 else None,
@@ -181,6 +182,7 @@ def fleet_answers(name: str, text: str = "TypeError") -> dict[str, Any]:
         "last": now - 60,
         "quarantined": True,
         "units": [name, "other"],
+        "of": 2,
         "until": None,
     }
     budget = {
@@ -216,7 +218,7 @@ def fleet_answers(name: str, text: str = "TypeError") -> dict[str, Any]:
         "data": {"error": text},
     }
     return {
-        "failures": {"failures": [failure], "at": now},
+        "failures": {"failures": [failure], "left_out": 0, "at": now},
         "budgets": {"budgets": [budget, {**budget, "meter": "tokens", "by": "user", "subject": text, "unit": ""}]},
         "sessions": {
             "sessions": [session(name, text)],

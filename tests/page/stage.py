@@ -73,9 +73,9 @@ class Visit:
     def end(self) -> None:
         """Close the window. AssertionError if anything complained, or was fetched from elsewhere."""
         self.context.close()
-        assert self.outside == [], "asked somebody else"
+        assert not self.outside, f"asked somebody else: {self.outside}"
         left = [one for one in self.complaints if not any(part in one for part in self.expected)]
-        assert left == [], "complained on the console"
+        assert not left, f"complained on the console: {left}"
 
 
 def picture(page: Page, file: Path) -> None:

@@ -23,8 +23,9 @@ HOSTILE = {
     "rtl": "abc \u202eltr eht snrut siht\u202c \u05d0\u05d1\u05d2 \u2067isolated",
     "ansi": "\x1b[31mred\x1b[0m \x1b]0;title\x07 bell\x07 back\x08 nul\x00 \x1b[2J\x9b31m",
 }
-NO_STREAM = "404 (Not Found)"
-"""The fake has no journal that grows."""
+JOURNAL = "**/api/v1/journal/stream*"
+QUIET = "retry: 60000\n\n"
+"""A journal to which nothing is added."""
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +40,15 @@ def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
     """Visit a page of a fake server; afterwards, nothing complained and nothing was asked of anybody else."""
     ends: list[Callable[[], Any]] = []
 
-    def begin(fake: FakeServer, path: str, size: dict[str, int] = DESKTOP) -> Page:
+    def begin(
+        fake: FakeServer, path: str, size: dict[str, int] = DESKTOP, *, journal: str = QUIET, expected: str = ""
+    ) -> Page:
         server = serving(fake)
         address = server.__enter__()
         ends.append(lambda: server.__exit__(None, None, None))
         one = Visit(browser, address, size)
-        one.expected = (NO_STREAM,) if path.startswith(("journal", "audit")) else ()
+        one.expected = (expected,) if expected else ()
+        one.page.route(JOURNAL, lambda route: route.fulfill(content_type="text/event-stream", body=journal))
         ends.append(one.end)
         one.page.goto(f"{address}/#/{path}")
         return one.page
@@ -87,7 +91,7 @@ def test_hostile_text(visit: Callable[..., Page], text: str, size: dict[str, int
             expect(page.locator("main h1")).to_have_text(path.capitalize())
         settled(page)
         if path is None:
-            page.locator(".log").scroll_into_view_if_needed()
+            page.get_by_label("Search the log").scroll_into_view_if_needed()
             expect(page.locator(".log")).to_contain_text("end")
         assert page.evaluate("window.hacked") is None
         assert page.locator("main img, main script, main b:text-is('bold')").count() == 0
@@ -102,7 +106,7 @@ def test_unknown_unit(visit: Callable[..., Page], size: dict[str, int]) -> None:
     """A unit that is not there: the page says so, and where to go on."""
     fake = fake_with("coder-3")
     fake.answers.pop("why")
-    page = visit(fake, "unit/nobody", size)
+    page = visit(fake, "unit/nobody", size, expected="404")
     expect(page.locator(".empty-title")).to_contain_text("no ")
     expect(page.get_by_role("link", name="Go to the overview")).to_be_visible()
     expect(page.locator("main [data-verb]")).to_have_count(0)
@@ -118,9 +122,7 @@ def test_unit_page(visit: Callable[..., Page]) -> None:
     here = page.locator(".ladder li[aria-current=step]")
     expect(here).to_contain_text("15 s")
     expect(here).to_contain_text("you are here")
-    expect(page.locator(".ladder li")).to_have_text(
-        ["1 s", "5 s", "15 s you are here", "5 min", "30 min", "quarantine"]
-    )
+    expect(page.locator(".ladder li > span")).to_have_text(["1 s", "5 s", "15 s", "5 min", "30 min", "quarantine"])
     expect(page.get_by_text("resumes 1 of 3")).to_be_visible()
     expect(page.get_by_role("img", name="Spent $1.92 of $2.00")).to_be_visible()
     expect(page.locator(".curve canvas")).to_be_visible()
@@ -145,7 +147,9 @@ def test_log_follows(visit: Callable[..., Page]) -> None:
     lines = [f"line {number}" for number in range(200)]
     fake.answers["logs"] = lambda _: {"unit": "coder-3", "lines": lines, "at": 0}
     page = settled(visit(fake, "unit/coder-3"))
-    page.locator(".tools input[type=checkbox]").scroll_into_view_if_needed()
+    page.get_by_label("Search the log").scroll_into_view_if_needed()
+    expect(page.locator(".log")).to_be_visible()
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
     expect(page.get_by_text("line 199", exact=True)).to_be_in_viewport()
     lines.append("the newest")
     expect(page.get_by_text("the newest")).to_be_in_viewport()
@@ -273,8 +277,23 @@ def test_checkpoint_is_shown(visit: Callable[..., Page]) -> None:
 def test_old_answers_stay_without_a_daemon(visit: Callable[..., Page]) -> None:
     """When an answer cannot be had any more, what was seen last stays, with the error; no order can be given."""
     fake = fake_with("coder-3")
-    page = settled(visit(fake, "failures"))
+    page = settled(visit(fake, "failures", expected="net::ERR_EMPTY_RESPONSE"))
     fake.answers["failures"] = lambda _: 1 / 0
     fake.change(row("coder-3", restarts=9))
     expect(page.locator("main .empty-title")).to_contain_text("the daemon does not answer")
     expect(page.get_by_role("table", name="Failures, worst first")).to_contain_text("TypeError")
+
+
+def test_journal_says_what_is_gone(visit: Callable[..., Page]) -> None:
+    """What comes is added, the newest first, each once; of what the journal does not keep any more, it is said."""
+    fake = fake_with("coder-3")
+    first = fake.answers["events"]({})["events"][0]
+    told = [{**first, "seq": seq, "text": f"happened {seq}"} for seq in (7, 20, 21)]
+    stream = QUIET + 'event: gap\ndata: {"from": 8, "to": 19}\n\n'
+    stream += "".join(f"id: {one['seq']}\nevent: entry\ndata: {json.dumps(one)}\n\n" for one in told)
+    page = settled(visit(fake, "journal", journal=stream))
+    expect(page.locator(".journal li")).to_have_count(3)
+    expect(page.locator(".journal li").first).to_contain_text("happened 21")
+    expect(page.get_by_text("Entries 8 to 19 are not kept any more.")).to_be_visible()
+    page.locator(".journal summary").first.click(position={"x": 5, "y": 8})
+    expect(page.locator(".journal pre").first).to_contain_text('"error": "TypeError"')

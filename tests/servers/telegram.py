@@ -180,8 +180,12 @@ class BotApi:
 
     def fails(self, code: int, description: str, *, method: str = "", times: int = 1, **parameters: int) -> None:
         """The next calls (of that method) are refused: `fails(429, "Too Many Requests", retry_after=3)`."""
+        self.refuses(Refused(code, description, **parameters), method=method, times=times)
+
+    def refuses(self, refusal: Refused, *, method: str = "", times: int = 1) -> None:
+        """The same."""
         with self._lock:
-            self._next_fault += [(method, Refused(code, description, **parameters))] * times
+            self._next_fault += [(method, refusal)] * times
 
     def hangs(self, method: str = "", *, times: int = 1) -> None:
         with self._lock:

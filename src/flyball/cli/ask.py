@@ -46,6 +46,11 @@ class Asking:
             self._context.governor.store.close()
 
     @property
+    def by_daemon(self) -> bool:
+        """A daemon answers."""
+        return self._client is not None
+
+    @property
     def fresh(self) -> bool:
         """Nothing ran here yet."""
         return not (self.folder / "state.db").exists()
@@ -66,6 +71,12 @@ class Asking:
         if self._context is None:
             self._context = self._context_of(app.open_governor(self.settings, self._env))
         return answer(self._context, verb, args)
+
+    def record(self, verb: str, args: Mapping[str, Any], data: Any) -> None:
+        """Put on the audit trail what was done without the daemon, and not by the store."""
+        if self._context is None:
+            self._context = self._context_of(app.open_governor(self.settings, self._env))
+        self._context.trail.done(self._context, find(verb), args, data)
 
     def _first(self, verb: str, args: Mapping[str, Any]) -> Any:
         """The answer where nothing ran yet. A mistake makes no files; an order that stands makes them."""
@@ -88,7 +99,19 @@ class Asking:
             governor.panel.put(unit.name, unit_policies(self.settings, unit))
         for rule, policies in rule_policies(self.settings, self.settings.rules).items():
             governor.panel.put(rule, policies)
-        return Context(governor=governor, settings=self.settings, who=user_name(), channel=CHANNEL, gone=is_gone)
+        return Context(
+            governor=governor,
+            settings=self.settings,
+            who=user_name(),
+            channel=CHANNEL,
+            gone=is_gone,
+            log_of=self._log_of,
+        )
+
+    def _log_of(self, unit: str) -> Path:
+        from flyball.runtimes.process.output import log_path  # noqa: PLC0415 - only whoever asks for a log pays for it
+
+        return log_path(self.folder / "logs", unit)
 
 
 def user_name() -> str:

@@ -13,6 +13,7 @@ import click
 
 from flyball import app
 from flyball.cli import FAILED, FINE
+from flyball.cli.page import address_in_force
 from flyball.config.planning import read_plan
 from flyball.core.time import parse_span
 from flyball.errors import FlyballError
@@ -27,6 +28,8 @@ READY_MAX: Final = 60.0
 """Seconds for a daemon to be ready. It takes a fraction of one; a large store on a slow disk takes a few."""
 ERRORS_BYTES_MAX: Final = 4096
 """Of what it said before it ended, that much is repeated."""
+LISTEN: Final = "FLYBALL_HTTP__LISTEN"
+"""The variable of the setting `http.listen`."""
 LOOK: Final = 0.02
 """Seconds between looks at a process that is about to be gone, where the kernel has no event for it."""
 
@@ -35,9 +38,20 @@ EXAMPLES: Final = """\
 Examples:
   flyball up -d                      run all units of flyball.yaml in the background
   flyball up --config my.yaml        in the foreground, one line for each decision
+  flyball up -d --http 127.0.0.1:80  the page at another address than 127.0.0.1:8910
+  flyball up -d --http off           no page
   flyball reload                     apply what changed in the file
   flyball down                       end all units, then the daemon
 """
+
+
+def _address(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    from flyball.config.http_settings import http_address  # noqa: PLC0415 - only if it is given
+
+    try:
+        return None if given is None else str(http_address(given))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command(epilog=EXAMPLES)
@@ -45,12 +59,20 @@ Examples:
 @click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings; not given: as they are found."
 )
-def up(detach: bool, config: Path | None) -> int:
+@click.option(
+    "--http",
+    callback=_address,
+    metavar="ADDRESS",
+    help="Where the page and its API are: a host and a port, or off. Not given: by the settings.",
+)
+def up(detach: bool, config: Path | None, http: str | None) -> int:
     """Start the daemon and all units of the settings.
 
     Ctrl-C or SIGTERM ends all units in order, SIGHUP reloads the settings. When the daemon is killed, its units are
     ended with it, except those with `on_supervisor_death: keep`.
     """
+    if http is not None:
+        os.environ[LISTEN] = http  # so it stays over a reload
     plan, warnings = read_plan(config, os.environ)
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -106,6 +128,9 @@ def _detach(argv: list[str], folder: Path, plan: int) -> int:
         errors.replace(folder / ERRORS)
     if said:
         click.echo(f"up: {folder / guardian.LOG}")
+        address = address_in_force(folder)
+        if address:
+            click.echo(f"page: {address} (`flyball page` logs in)")
         return FINE
     if not ready:
         raise FlyballError(

@@ -22,6 +22,7 @@ USER: Final = "user"
 class Ntfy:
     """A topic of an ntfy server."""
 
+    TYPE: ClassVar = "ntfy"
     name: str
     topic: str = field(repr=False)
     """Who knows it can read along, so it is as good as a secret."""
@@ -35,6 +36,7 @@ class Ntfy:
 class WebhookChannel:
     """A request with the message as JSON, signed."""
 
+    TYPE: ClassVar = "webhook"
     name: str
     url: str = field(repr=False)
     secret: str = field(default="", repr=False)
@@ -46,6 +48,7 @@ class WebhookChannel:
 class Email:
     """A mail over SMTP."""
 
+    TYPE: ClassVar = "email"
     name: str
     host: str
     port: int
@@ -62,6 +65,7 @@ class Email:
 class TelegramChannel:
     """Messages of a Telegram bot to chats."""
 
+    TYPE: ClassVar = "telegram"
     name: str
     token: str = field(repr=False)
     chats: tuple[str, ...] = ()
@@ -74,6 +78,7 @@ class TelegramChannel:
 class AppriseChannel:
     """Whatever Apprise knows, by its URLs."""
 
+    TYPE: ClassVar = "apprise"
     name: str
     urls: tuple[str, ...] = field(repr=False)
     timeout: Span = 30 * SECOND

@@ -5,9 +5,9 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from flyball.config.plan import OFF
 from flyball.config.section import Section
 
-OFF: Final = "off"
 HOSTS_MAX: Final = 16
 """Names of one machine."""
 

@@ -8,6 +8,7 @@ who starts it reads them, and whoever it asks when they have changed.
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from flyball.config.alerts import Alerts
 from flyball.config.rules import Rule
@@ -24,6 +25,10 @@ class RuleLimits:
     queued_max: int = 10_000
     listen: str = "127.0.0.1:8787"
     auto_reload: bool = True
+
+
+OFF: Final = "off"
+"""Where the page is if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,10 @@ class Plan:
     quarantined_at: int
     """So many failures of one kind quarantine a unit: the store's table for people shows it."""
     journal_max: int
+    log_format: str = "text"
+    """Of the daemon's own log: text or json."""
+    traces: str = ""
+    """The exporter of spans; nothing: there are none."""
     source: str
     """The file that it was read from; empty if there was none."""
     telegram: Telegram | None = None

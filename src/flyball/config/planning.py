@@ -71,6 +71,8 @@ def read_plan(config: Path | None, env: Mapping[str, str]) -> tuple[Plan, Sequen
         jitter=settings.restart_policy.jitter,
         quarantined_at=settings.quarantine.max_failures_before_quarantine,
         journal_max=settings.journal.max_entries,
+        log_format=settings.logs.format,
+        traces=settings.traces.exporter,
         source=settings.source,
         telegram=settings.telegram.plan(),
     )

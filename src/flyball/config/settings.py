@@ -465,6 +465,24 @@ class Journal(Section):
     can be resumed is not."""
 
 
+class Logs(Section):
+    """What the daemon says of its own work."""
+
+    format: Literal["text", "json"] = "text"
+    """text: lines for people. json: each line is an object with time, level, text, and where it is about one the unit,
+    the event, the verdict and the codes of its reasons; for whoever collects logs. In force from the next `flyball up`
+    on."""
+
+
+class Traces(Section):
+    """Spans for OpenTelemetry: one for each run, with what happened in it. Needs the extra `opentelemetry`."""
+
+    exporter: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,64}$")] = ""
+    """Where spans go: `otlp`, `console`, or another exporter that is installed for OpenTelemetry. Nothing: there are
+    none. The exporter's own settings are OpenTelemetry's variables, such as OTEL_EXPORTER_OTLP_ENDPOINT. In force from
+    the next `flyball up` on."""
+
+
 class Settings(Section):
     """Everything that can be set. An empty file is a good one: every key has a default."""
 
@@ -484,6 +502,8 @@ class Settings(Section):
     rule: Rule = Rule()
     exclusive: Exclusive = Exclusive()
     journal: Journal = Journal()
+    logs: Logs = Logs()
+    traces: Traces = Traces()
     http: Http = Http()
     alerts: AlertsSection = AlertsSection()
     telegram: TelegramGiven = TelegramGiven()

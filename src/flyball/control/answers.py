@@ -2,7 +2,7 @@
 by which channel; whoever waits for it reads it from the journal."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -12,6 +12,9 @@ from flyball.control.text import counted, question_text
 from flyball.core.event import NOTE_MAX, Answered
 from flyball.core.time import SECOND
 from flyball.policies import Question
+
+YES: Final = frozenset(("yes", "y", "approve", "allow", "ok"))
+"""Choices that mean yes, in any case of letters. Nothing that a question does not offer is taken for one."""
 
 
 def questions(context: Context, args: Args) -> Any:
@@ -42,7 +45,7 @@ def answer(context: Context, args: Args) -> Any:
     # All are looked at before one is answered: a wrong word leaves everything as it was.
     given = [(question, _allowed(question, args["answer"].strip())) for question in chosen]
     late: list[CommandError] = []
-    answered = []
+    answered: list[dict[str, Any]] = []
     for question, said in given:
         try:
             _submit(context, unit, question, said)
@@ -58,7 +61,28 @@ def answer(context: Context, args: Args) -> Any:
         "answer": answered[0]["answer"],
         "answered": answered,
         "too_late": [str(error) for error in late],
+        "effect": "; ".join(f"{one['question'].text}: {one['answer']}" for one in answered),
     }
+
+
+def approve(context: Context, args: Args) -> Any:
+    """Say yes to the one open question of a unit that can be answered so, or to the one whose id begins so. It is the
+    same answer as any other."""
+    unit = known_unit(context.look(), args["unit"])
+    open_ = context.look().unit(unit).questions
+    with_yes = [question for question in open_ if _yes(question) is not None]
+    question = _the_one(unit, with_yes if with_yes and not args["id"] else open_, args["id"])
+    yes = _yes(question)
+    if yes is None:
+        offered = f"it takes {', '.join(question.choices)}" if question.choices else "it takes any words"
+        text = f"{question.text!r} is not answered by a yes: {offered}"
+        raise CommandError("bad_argument", text, remedy=f"Say it: `flyball answer {unit} --id {question.id} TEXT`.")
+    return answer(context, {"unit": unit, "answer": yes, "id": question.id, "all": False})
+
+
+def _yes(question: QuestionView) -> str | None:
+    """Which of its choices is a yes, if one is."""
+    return next((choice for choice in question.choices if choice.casefold() in YES), None)
 
 
 def _submit(context: Context, unit: str, question: QuestionView, said: str) -> None:

@@ -1,5 +1,5 @@
-"""The command that shows the audit trail: who asked for what, through which channel, and what came of it. It only reads;
-there is no verb that changes or removes a line.
+"""The command that shows the audit trail: who asked for what, through which channel, and what came of it. It only
+reads; there is no verb that changes or removes a line.
 
 Orders that have no line of their own are shown as what they are: those of a journal that is older than the trail, those
 that a program gave, and those after which the daemon was killed before it could write the line.

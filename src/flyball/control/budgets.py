@@ -1,5 +1,5 @@
-"""Budgets of everybody: what each may spend, has spent and has reserved. Read from the states of budgets alone. A program
-may have budgets whose limits nobody here knows; what is stored of them is shown without."""
+"""Budgets of everybody: what each may spend, has spent and has reserved. Read from the states of budgets alone. A
+program may have budgets whose limits nobody here knows; what is stored of them is shown without."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

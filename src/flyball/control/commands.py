@@ -10,7 +10,22 @@ from typing import Any, Final
 
 import msgspec
 
-from flyball.control import answers, looking, orders, rules, settling
+from flyball.control import (
+    acknowledging,
+    answers,
+    audit,
+    budgets,
+    failures,
+    history,
+    log_tail,
+    looking,
+    orders,
+    raising,
+    rules,
+    settling,
+    spending,
+)
+from flyball.control.alerts import verbs as alerts
 from flyball.control.context import (
     SUGGESTIONS_MAX,
     Args,
@@ -57,6 +72,13 @@ _NOTE = Argument(name="note", kind=str, help="Why, for whoever looks later.")
 _USER = Argument(name="user", kind=str, help="All units of this user.")
 _DRY = Argument(name="dry_run", kind=bool, help="Only say what would be done.", default=False)
 _CHECKPOINT = Argument(name="checkpoint", kind=str, help="The number of a checkpoint.")
+_PROBLEM = Argument(
+    name="problem", kind=str, help="Its id, the beginning of that, or the unit that has no other.", default=""
+)
+
+
+def _limit(usual: int) -> Argument:
+    return Argument(name="limit", kind=int, help="How many at most.", default=usual)
 
 
 def _command(name: str, right: Right, text: str, run: Callable[[Context, Args], Any], *arguments: Argument) -> Command:
@@ -98,6 +120,68 @@ _LIST: Final = (
     _command("queue", Right.LOOK, "What waits in the queue of a rule.", rules.queue, _RULE),
     _command("questions", Right.LOOK, "What units ask people, the oldest first.", answers.questions, _UNITS),
     _command("state", Right.LOOK, "healthy, degraded or halted, with counts.", looking.state, _UNIT),
+    _command(
+        "problems",
+        Right.LOOK,
+        "What waits for a person, the worst and oldest first.",
+        acknowledging.problems,
+        _limit(acknowledging.PROBLEMS_MAX),
+    ),
+    _command(
+        "alerts",
+        Right.LOOK,
+        "Alerts that are open, and how the channels are.",
+        alerts.alerts,
+        Argument(name="test", kind=str, help="The id of a test message: say what became of it.", default=""),
+    ),
+    _command(
+        "failures",
+        Right.LOOK,
+        "Failures by fingerprint, the worst first.",
+        failures.failures,
+        _limit(failures.KINDS_MAX),
+    ),
+    _command(
+        "budgets",
+        Right.LOOK,
+        "Budgets: what was spent, is reserved, and may be spent; what is used up most first.",
+        budgets.budgets,
+        _limit(budgets.BUDGETS_MAX),
+    ),
+    _command(
+        "spend",
+        Right.LOOK,
+        "How money was spent over time, by a unit or by all.",
+        spending.spend,
+        Argument(name="unit", kind=str, help="Only of this unit."),
+        Argument(name="hours", kind=int, help="How far back.", default=24),
+    ),
+    _command(
+        "history",
+        Right.LOOK,
+        "A unit's last exits, where it stands on the ladder of waits, and what happened.",
+        history.history,
+        _UNIT,
+        _limit(60),
+    ),
+    _command(
+        "logs",
+        Right.LOOK,
+        "The last lines that a unit printed.",
+        log_tail.logs,
+        _UNIT,
+        Argument(name="lines", kind=int, help="How many at most.", default=200),
+    ),
+    _command(
+        "audit",
+        Right.LOOK,
+        "Who asked for what, through which channel, and what came of it.",
+        audit.audit,
+        _limit(100),
+        Argument(name="after", kind=int, help="Lines with a higher number than this, the oldest first."),
+        Argument(name="who", kind=str, help="Only of this person."),
+        Argument(name="verb", kind=str, help="Only this verb."),
+    ),
     _command(
         "pause",
         Right.OPERATE,
@@ -165,6 +249,52 @@ _LIST: Final = (
         Argument(name="all", kind=bool, help="All that it asks, alike.", default=False),
     ),
     _command(
+        "approve",
+        Right.OPERATE,
+        "Say yes to what a unit asks a person.",
+        answers.approve,
+        _UNIT,
+        Argument(name="id", kind=str, help="The first digits of the question's id."),
+    ),
+    _command(
+        "acknowledge",
+        Right.OPERATE,
+        "Say that you have seen a problem: it is told of again when it gets worse.",
+        acknowledging.acknowledge,
+        _PROBLEM,
+        _NOTE,
+    ),
+    _command(
+        "test_alert",
+        Right.OPERATE,
+        "Send a test message by a channel of alerts.",
+        alerts.test_alert,
+        Argument(name="channel", kind=str, help="The channel's name. Not given: all.", default=""),
+    ),
+    _command(
+        "snooze",
+        Right.OPERATE,
+        "Hear no more of a problem for a while, unless it gets worse.",
+        acknowledging.snooze,
+        _PROBLEM,
+        Argument(name="seconds", kind=float, help="For how long."),
+        Argument(name="until", kind=float, help="Until this instant (Unix seconds)."),
+        _NOTE,
+    ),
+    _command(
+        "raise",
+        Right.ADMIN,
+        "Allow more than a budget says, for its period; and let go on what waits for that.",
+        raising.raise_,
+        Argument(name="unit", kind=str, help="The budget of this unit: its own that is used up most."),
+        Argument(name="user", kind=str, help="The budget of this user."),
+        Argument(name="fleet", kind=bool, help="The budget of the fleet.", default=False),
+        Argument(name="meter", kind=str, help="Of what: usd, or another meter.", default="usd"),
+        Argument(name="more", kind=str, help="How much more: 1.00; other meters than money in whole.", default=""),
+        Argument(name="resume", kind=bool, help="What waits because of it goes on.", default=False),
+        _NOTE,
+    ),
+    _command(
         "trigger",
         Right.OPERATE,
         "Fire a rule.",
@@ -177,6 +307,33 @@ _LIST: Final = (
     _command("ping", Right.LOOK, "Whether a daemon runs here, and which processes.", needs_daemon),
     _command("reload", Right.ADMIN, "Apply what changed in the settings.", needs_daemon),
     _command("down", Right.ADMIN, "End all units, then the daemon.", needs_daemon),
+    Command(
+        name="login_link",
+        arguments=(Argument(name="token", kind=str, help="The name of a token; not given: the first admin's."),),
+        right=Right.ADMIN,
+        help="An address of the page that logs in once.",
+        run=needs_daemon,
+        local=True,
+    ),
+    Command(
+        name="token_add",
+        arguments=(
+            Argument(name="name", kind=str, help="Its name.", default=""),
+            Argument(name="role", kind=str, help="look, operate or admin.", default="look"),
+        ),
+        right=Right.ADMIN,
+        help="Make a token for the page and its API.",
+        run=needs_daemon,
+        local=True,
+    ),
+    Command(
+        name="token_remove",
+        arguments=(Argument(name="name", kind=str, help="Its name.", default=""),),
+        right=Right.ADMIN,
+        help="Remove a token: whoever came in by it is out.",
+        run=needs_daemon,
+        local=True,
+    ),
     _command("forget_firings", Right.OPERATE, "Forget what waits in the queue of a rule.", rules.forget, _RULE),
     _command(
         "settle",

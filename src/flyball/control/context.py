@@ -21,6 +21,9 @@ SUGGESTIONS_MAX: Final = 3
 LISTED_MAX: Final = 10
 """Names listed in an error."""
 
+LOCAL: Final = ("cli", "socket")
+"""Channels of whoever is on this machine, as the daemon's own user."""
+
 Args = Mapping[str, Any]
 Poke = Callable[[str, str], None]
 """Told of every order: the unit (all: ""), and the verb. May be called from any thread, and must not block."""
@@ -121,6 +124,8 @@ class Command:
     right: Right
     help: str
     run: Callable[[Context, Args], Any]
+    local: bool = False
+    """Only for whoever is on this machine and may open the socket: it says who else may come in."""
 
     def __call__(self, context: Context, given: Args) -> Any:
         """Run it. CommandError if it may not be, or its arguments are wrong; then nothing was done."""
@@ -131,6 +136,9 @@ class Command:
         if context.right < self.right:
             text = f"{context.who or 'this caller'} may {context.right.name.lower()}, but not `{self.name}`"
             raise CommandError(FORBIDDEN, text, remedy="Ask somebody who may.")
+        if self.local and context.channel not in LOCAL:
+            text = f"`{self.name}` is only for whoever is on the machine itself"
+            raise CommandError(FORBIDDEN, text, remedy="Use the command line there.")
         known = {argument.name: argument for argument in self.arguments}
         for name in given:
             if name not in known:

@@ -1,6 +1,6 @@
-"""The command that shows failures by fingerprint: what fails the same way, and in which units. Read from what quarantine
-and cooldown remember, policy by policy: nobody's other states are looked at, so that ten thousand units take no longer
-than their failures."""
+"""The command that shows failures by fingerprint: what fails the same way, and in which units. Read from what
+quarantine and cooldown remember, and from nothing else, so that ten thousand units take no longer than their failures.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

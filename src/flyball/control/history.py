@@ -1,5 +1,5 @@
-"""The command that tells how a unit came to be what it is: its last exits, where it stands on the ladder of waits, how it
-flaps, and what happened, in words. From its entries in the journal and the states of its own policies."""
+"""The command that tells how a unit came to be what it is: its last exits, where it stands on the ladder of waits, how
+it flaps, and what happened, in words. From its entries in the journal and the states of its own policies."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final

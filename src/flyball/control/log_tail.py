@@ -1,5 +1,5 @@
-"""The end of what a unit printed: of its log file, and of those before it where it has too few lines. Where the file is,
-whoever knows says; here it is only read, from its end and no further than has to be."""
+"""The end of what a unit printed: of its log file, and of those before it where it has too few lines. Where the file
+is, whoever knows says; here it is only read, from its end and no further than has to be."""
 
 import os
 from pathlib import Path

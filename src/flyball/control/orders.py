@@ -37,7 +37,7 @@ NO_DAEMON: Final = "Start one: `flyball up -d`; or run this unit alone: `flyball
 def held(verb: Verb, name: str) -> Callable[[Context, Args], Any]:
     def order(context: Context, args: Args) -> Any:
         _refuse_both(args)
-        note = _note(context, args["note"] or ("kill" if name == "kill" else ""))
+        note = note_of(context, args["note"] or ("kill" if name == "kill" else ""))
         orders = [Held(scope="fleet", verb=verb, by=context.who, note=note)]
         units = [""]
         if args["user"]:
@@ -93,7 +93,7 @@ def _release(context: Context, look: Look, unit: str, *, user: str = "", named: 
         policies = policies or (Session.NAME,)
     if not policies:
         return None
-    note = _note(context, "")
+    note = note_of(context, "")
     return Released(unit=unit, scope=scope, labels=labels, policies=policies, by=context.who, note=note)
 
 
@@ -179,7 +179,7 @@ def reset(context: Context, args: Args) -> Any:
     ]
     if args["dry_run"]:
         return {**_done(context, "reset", [], dry=True), "cleared": cleared, "closed": []}
-    note = _note(context, "")
+    note = note_of(context, "")
     for unit, kinds in found.items():
         if args["all"]:
             context.governor.submit(Released(unit=unit, policies=FORGOTTEN_BY_ALL, by=context.who, note=note))
@@ -199,7 +199,7 @@ def _close(context: Context, name: str, *, dry: bool) -> Any:
         raise CommandError("unknown_breaker", f"no circuit {name!r}; {hint}", remedy=remedy)
     circuit = there[name]
     if not dry:
-        for released in circuit.closing(context.who, _note(context, "")):
+        for released in circuit.closing(context.who, note_of(context, "")):
             context.governor.submit(released)
         if context.poke is not None:
             context.poke("", "reset")
@@ -260,7 +260,7 @@ def started(name: str) -> Callable[[Context, Args], Any]:
                 "no daemon runs here, so there is nobody to start it",
                 remedy=NO_DAEMON.format(unit=units[0] if units else "NAME"),
             )
-        note = _note(context, name)
+        note = note_of(context, name)
         if args["all"] and context.look().fleet_state().state != "running":
             context.governor.submit(Released(scope="fleet", policies=("manual",), by=context.who, note=note))
         for unit in units:
@@ -304,7 +304,8 @@ def _refuse_both(args: Args) -> None:
         raise CommandError("bad_argument", text, remedy="Leave one of them out.")
 
 
-def _note(context: Context, note: str) -> str:
+def note_of(context: Context, note: str) -> str:
+    """The note of an order: through which channel it came, and what the person adds."""
     if len(note) > NOTE_MAX:
         text = f"a note of {len(note)} characters; allowed: {NOTE_MAX}"
         raise CommandError("bad_argument", text, remedy="Say it in fewer words.")

@@ -27,6 +27,9 @@ ORDERS_MAX: Final = 5
 """Orders remembered for a unit: the newest. All of them are in the journal."""
 TOLD: Final = frozenset(("start", "resume", "revise", "exited", "held", "released"))
 """Kinds of events that tell of a unit's past; steps and signs of life, which are the most, do not."""
+ASKED: Final = frozenset(("ordered", "acknowledged"))
+"""Kinds of events that tell what people asked for: nobody is known by that. A name that somebody got wrong, and may not
+use, is in the journal too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,8 @@ class Past:
                 self._seq = max(0, store.read(()).seq - SCAN_MAX)
             while entries := store.entries(after=self._seq, limit=CHUNK_MAX):
                 for entry in entries:
+                    if entry.event in ASKED:
+                        continue
                     past = self._units.get(entry.unit)
                     if past is None:  # a program that only makes calls never starts, and is known all the same
                         past = self._units[entry.unit] = UnitPast()

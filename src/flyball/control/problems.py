@@ -14,7 +14,7 @@ from flyball.control.shapes import BudgetView, FleetView, QuestionView, ReasonVi
 from flyball.core.amounts import MONEY, amount_text
 from flyball.core.event import PROBLEM_MAX
 from flyball.core.policy import Key
-from flyball.core.time import FOREVER, Instant, seconds
+from flyball.core.time import DAY, FOREVER, Instant, seconds
 from flyball.policies.budget import OVER_BUDGET
 from flyball.policies.restart import ENDED_BY_POLICY
 from flyball.store import Store
@@ -149,11 +149,17 @@ def record(problem: str) -> Key:
 
 
 def _marked(problem: Problem, seen: Seen | None, now: Instant) -> Problem:
-    if seen is None or seen.until <= now or problem.count > seen.count:
+    if seen is None or seen.until <= now or problem.count > seen.count or _came_later(problem, seen, now):
         return problem
     forever = seen.until >= FOREVER
     until = None if forever else seconds(seen.until)
     return msgspec.structs.replace(problem, acknowledged=forever, by=seen.by, snoozed_until=until)
+
+
+def _came_later(problem: Problem, seen: Seen, now: Instant) -> bool:
+    """Whether it is another one of the same name: what was put right and came back is told of anew. Of what nobody
+    knows the beginning, what was seen is forgotten after a day."""
+    return now - seen.at > DAY if problem.since is None else problem.since > seconds(seen.at)
 
 
 def _is_problem(reason: ReasonView, view: UnitView) -> bool:

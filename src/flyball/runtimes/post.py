@@ -229,7 +229,8 @@ class Post:
             return False
         text = str(error) if isinstance(error, FlyballError) else repr(error)
         trace = None if isinstance(error, FlyballError) else error
-        log.error("%s: %s; its run is ended, and it is tried again", self.unit.name, text, exc_info=trace)
+        name = self.unit.name
+        log.error("%s: %s; its run is ended, and it is tried again", name, text, exc_info=trace, extra={"unit": name})
         life = self.hands.process.life
         if life is not None:
             await life.end(self.unit.grace)

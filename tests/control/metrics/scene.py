@@ -32,8 +32,10 @@ class Scraped:
     """A fleet, and a scraper that is never too early."""
 
     def __init__(self, store: Store | None = None, named: Iterable[str] = (), **more: Any) -> None:
+        self.scene = Scene(store or MemoryStore())
         policies = more.pop("policies", None)
-        self.scene = Scene(store or MemoryStore(), policies=policies)
+        if policies is not None:  # also none at all
+            self.scene.governor = Governor(policies, self.scene.governor.store, self.scene.clock)
         self.ticks = Ticks()
         self.metrics = measured(self.scene.governor, named, clock=self.ticks, **more)
 

@@ -7,9 +7,10 @@ import pytest
 from flyball.control.metrics import tally
 from flyball.control.metrics.labels import OTHER, VALUES_MAX, WORK, Values
 from flyball.control.metrics.tally import Tally
-from flyball.core.decision import PROCEED, Decision
+from flyball.core.codec import decode_body
+from flyball.core.decision import Decision
 from flyball.core.event import Cause, Exited, Resume, Settled, Start, Step, Stepped, Work
-from flyball.core.policy import Key
+from flyball.core.policy import Gate, Key
 from flyball.core.time import MILLISECOND, MINUTE, SECOND
 from flyball.policies import Budget, Session
 from flyball.store import Draft, Line, Snapshot
@@ -112,15 +113,8 @@ def test_time_to_recovery() -> None:
         scraped.scene.start("coder", again=bool(down), down=down)
     table = scraped.table()
     buckets = {place[1]: count for place, count in table.items() if place[0] == "flyball_recovery_seconds_bucket"}
-    assert [buckets[bound] for bound in ("0.01", "0.05", "1.0", "5.0", "300.0", "1800.0", "+Inf")] == [
-        0,
-        1,
-        1,
-        2,
-        2,
-        3,
-        3,
-    ]
+    bounds = ("0.01", "0.05", "1.0", "5.0", "300.0", "1800.0", "+Inf")
+    assert [buckets[bound] for bound in bounds] == [0, 1, 1, 2, 2, 3, 3]
     assert table["flyball_recovery_seconds_count",] == 3
     assert table["flyball_recovery_seconds_sum",] == pytest.approx(604.02)
 
@@ -216,9 +210,10 @@ def test_one_scrape_reads_so_much_and_tells_what_is_left(monkeypatch: pytest.Mon
 def test_entries_that_are_gone_are_told_of() -> None:
     """What was trimmed before anybody asked cannot be counted: how much that was, is."""
     scraped = Scraped(policies=[])
+    gone = 0
     for number in range(100):
         scraped.scene.start(f"unit-{number}")
-    gone = scraped.governor.store.trim(10)
+        gone += scraped.governor.store.trim(10)
     assert gone
     table = scraped.table()
     assert table["flyball_journal_missed_entries_total", "metrics"] == gone
@@ -239,7 +234,7 @@ def test_an_entry_that_cannot_be_read_is_counted_by_its_verb() -> None:
 class _Broken:
     """A policy that fails when it is asked."""
 
-    name, by, at = "broken", "unit", Budget.at
+    name, by, at = "broken", "unit", Gate.STEP
 
     def wakes(self, _: object) -> bool:
         return True
@@ -255,17 +250,17 @@ class _Broken:
 
 
 def test_policies_that_fail_are_counted() -> None:
-    """Each failure of a policy, also where it stopped something."""
+    """Each failure of a policy; and what cannot be told because of it keeps nobody from hearing of the rest."""
     scraped = Scraped(policies=[_Broken()])
     scraped.scene.start("coder")
-    assert scraped.table()["flyball_faults_total",] >= 1
+    assert scraped.table()["flyball_faults_total",] == 1
 
 
 def test_steps_are_counted_without_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The many entries that say nothing but that a step was made cost no reading; a text that looks like a reason is
     none."""
     read = 0
-    real = tally.decode_body
+    real = decode_body
 
     def counted(data: bytes) -> Any:
         nonlocal read
@@ -324,4 +319,3 @@ def test_what_is_written_has_no_effect_on_decisions() -> None:
     before: Snapshot = scraped.governor.store.read(())
     scraped.table()
     assert scraped.governor.store.read(()) == before
-    assert PROCEED.proceeds

@@ -28,11 +28,11 @@ OVER_WAIT: Final[Span] = 5 * SECOND
 OVER_WAIT_MAX: Final[Span] = 10 * MINUTE
 RENEW_WAIT_MAX: Final[Span] = 1 * HOUR
 """However often it comes and goes."""
-PASSES_AFTER: Final[Span] = 30 * MINUTE
-"""What happened, and does not stand, is over for us when it has not happened again for so long. Nobody is told."""
 KEPT_FOR: Final[Span] = 1 * HOUR
 """A group that is over is remembered for so long: if it comes back, it is no news."""
 DOUBLINGS_MAX: Final = 16
+DIGITS_MIN: Final = 6
+"""Digits by which a fingerprint is known."""
 
 
 class Item(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -81,7 +81,7 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True):
     worse: bool = False
     """It got worse since a message was last sent anew."""
     ever: bool = False
-    """Somebody was told since it was first seen."""
+    """Somebody was told of it, and not yet that it is over."""
     new_at: Instant = 0
     """When a message was last sent anew, and when one was last changed or sent."""
     told_at: Instant = 0
@@ -91,7 +91,7 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True):
     owed: bool = False
     """It lasted long enough to be told of, and was over before that was done."""
     was: dict[str, Item] = {}
-    """Of what is over: the problems that it had, as far as a message names them."""
+    """The problems that it had and that are over."""
 
     @property
     def is_open(self) -> bool:
@@ -142,12 +142,10 @@ def heard(group: Group, notice: Notice, channels: tuple[str, ...]) -> Group:
     if known is not None and not notice.counts and not group.over:
         return group
     severer = SEVERITIES.index(notice.severity) > SEVERITIES.index(group.severity)
-    back = bool(group.over)
-    if back:
-        known = None
-        lasting = {"items": {}, "more": 0, "over": 0, "opened": notice.at, "owed": False, "was": {}}
-        told = 0 if group.ever else group.told
-        group = change(group, **lasting, told=told, count=0, updates=0, flaps=group.flaps + group.ever)
+    new = known is None
+    if group.over:
+        new = not (group.ever and key in group.was)
+        group = _back(group, notice.at)
     item = Item(notice.unit, notice.ref, notice.problem, first=notice.at) if known is None else known
     silent = item.seen_until > notice.at
     item = change(
@@ -165,12 +163,30 @@ def heard(group: Group, notice: Notice, channels: tuple[str, ...]) -> Group:
         text=notice.text or group.text,
         remedy=notice.remedy or group.remedy,
         items={**group.items, key: item} if fits else group.items,
+        was={old: gone for old, gone in group.was.items() if old != key} if group.was else group.was,
         more=group.more if fits else group.more + 1,
         count=group.count + (notice.counts or known is None),
         last=max(group.last, notice.at),
         channels=tuple(dict.fromkeys((*group.channels, *channels))),
         version=group.version + 1,
-        worse=group.worse or severer or known is None or silent,
+        worse=group.worse or severer or new or silent,
+    )
+
+
+def _back(group: Group, now: Instant) -> Group:
+    """A group that was over, and is not. Whoever was not told yet that it was over need not be told that it is back."""
+    return msgspec.structs.replace(
+        group,
+        items={},
+        more=0,
+        was={},
+        over=0,
+        owed=False,
+        opened=group.opened if group.ever else now,
+        count=group.count if group.ever else 0,
+        told=group.told if group.ever else 0,
+        updates=group.updates if group.ever else 0,
+        flaps=group.flaps + bool(group.told_at),
     )
 
 
@@ -182,17 +198,19 @@ def ended(group: Group, over: Over, settings: Alerts) -> Group:
     if len(left) == len(group.items):
         return group
     change = msgspec.structs.replace
+    gone = {key: item for key, item in group.items.items() if key not in left}
+    was = dict([*group.was.items(), *gone.items()][-ITEMS_MAX:])
     if left:
-        return change(group, items=left, version=group.version + 1)
+        return change(group, items=left, was=was, version=group.version + 1)
     # Those beyond what is known one by one cannot be followed: they are over with the last that can.
     owed = not group.ever and over.at - group.opened >= settings.group_wait
-    return change(group, items={}, more=0, over=max(over.at, 1), was=group.items, version=group.version + 1, owed=owed)
+    return change(group, items={}, more=0, over=max(over.at, 1), was=was, version=group.version + 1, owed=owed)
 
 
 def _is_over(item: Item, over: Over) -> bool:
     if over.run and item.run != over.run:
         return False
-    if over.ref and not (item.ref.startswith(over.ref) or (item.ref and over.ref.startswith(item.ref))):
+    if over.ref and not _same(item.ref, over.ref):
         return False
     if over.everyone:
         return all(item.labels.get(name) == value for name, value in over.labels.items())
@@ -218,9 +236,17 @@ def _means(problem: str, kind: str, item: Item) -> bool:
     for code in (kind, *ALSO.get(kind, ())):
         head = f"{item.unit or 'fleet'}:{code}"
         ref = problem.removeprefix(head).removeprefix(":")
-        if problem.startswith(head) and (item.ref.startswith(ref) or (bool(item.ref) and ref.startswith(item.ref))):
+        if problem.startswith(head) and (not ref or _same(item.ref, ref)):
             return True
     return False
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two references are the same. Of a fingerprint the first digits are enough."""
+    if one == other:
+        return True
+    short, long = sorted((one, other), key=len)
+    return len(short) >= DIGITS_MIN and long.startswith(short) and not long.strip("0123456789abcdef")
 
 
 def silent_until(group: Group, now: Instant) -> Instant:
@@ -252,7 +278,7 @@ def next_at(group: Group, settings: Alerts, now: Instant) -> Instant:
         times.append(later(group.new_at, settings.repeat_after))
         times.extend(item.seen_until for item in group.items.values() if now < item.seen_until < FOREVER)
     if not group.stands:
-        times.append(later(group.last, PASSES_AFTER))
+        times.append(later(group.last, KINDS[group.kind].passes))
     return min(times)
 
 
@@ -292,8 +318,9 @@ def was_told(group: Group, said: Telling, now: Instant) -> Group:
 def is_past(group: Group, now: Instant) -> bool:
     """Whether it can be forgotten."""
     if group.over:
-        return not _owes_an_end(group) and later(max(group.over, group.told_at), KEPT_FOR) <= now
-    return not group.stands and bool(group.told) and later(group.last, PASSES_AFTER) <= now
+        kept = KEPT_FOR if group.told_at else 0
+        return not _owes_an_end(group) and later(max(group.over, group.told_at), kept) <= now
+    return not group.stands and later(group.last, KINDS[group.kind].passes) <= now
 
 
 def _owes_an_end(group: Group) -> bool:

@@ -27,7 +27,7 @@ from flyball.core.event import (
 )
 from flyball.core.failure import normalise
 from flyball.core.layers import CODES, layer_of
-from flyball.core.time import FOREVER, Instant
+from flyball.core.time import DAY, FOREVER, MINUTE, Instant, Span
 
 INFO, WARNING, CRITICAL = "info", "warning", "critical"
 SUBJECT_MAX: Final = 120
@@ -46,6 +46,8 @@ class Kind(NamedTuple):
     """It lasts until it is over; otherwise it happened, and that is all."""
     policy: str = ""
     """Whoever releases this one ends it."""
+    passes: Span = 30 * MINUTE
+    """What happened, and does not stand, is over for us when it has not happened again for so long."""
     named: bool = False
     """Only rules that name it send it."""
 
@@ -65,7 +67,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "circuit_open": Kind(WARNING, "circuit open", True, "breaker"),
     "restarts_often": Kind(WARNING, "restarts often", True, "restart"),
     "cost_budget_exceeded": Kind(WARNING, "over its budget", True, "budget"),
-    "budget_near": Kind(WARNING, "near its budget", True, "budget"),
+    "budget_near": Kind(WARNING, "near its budget", False, "budget", passes=1 * DAY),
     "starved": Kind(WARNING, "out of a resource", True, "restart"),
     "spend_anomaly": Kind(WARNING, "spends far more than usual", False),
     "failed": Kind(WARNING, "failed", False),
@@ -89,13 +91,11 @@ KINDS: Final[Mapping[str, Kind]] = {
 }
 """Every kind of alert, for rules, docs and texts."""
 
-OF_FLEET: Final = frozenset({"restart_storm", "clock_jumped"})
+OF_FLEET: Final = frozenset({"restart_storm", "clock_jumped", "too_many_restarts"})
 """Kinds that are about all units together: a unit that is let go shows that they are over."""
 BUDGET: Final = frozenset({"cost_budget_exceeded", "budget_near"})
 STANDING: Final = frozenset(
-    name
-    for name, kind in KINDS.items()
-    if kind.stands and name not in ("question", "circuit_open", "channel_dead", "budget_near")
+    name for name, kind in KINDS.items() if kind.stands and name not in ("question", "circuit_open", "channel_dead")
 )
 """Kinds that a unit which was let go, or is done, has not any more."""
 
@@ -111,6 +111,8 @@ _HOLDS: Final[Mapping[str, str]] = {
     "cost_budget_exceeded": "cost_budget_exceeded",
 }
 """Codes of reasons that are alerts, whatever event they are answered to."""
+LISTED: Final = frozenset({*_HOLDS.values(), "too_many_restarts", "question", "circuit_open"})
+"""Kinds that are on the list of problems while they stand, so that people can say there that they have seen them."""
 _ENDS: Final[Mapping[str, str]] = {
     **{code: code for code in CODES},
     "GraphRecursionError": "max_steps",
@@ -231,7 +233,7 @@ def news_of(at: Instant, body: Body) -> Iterator[News]:
             yield Over(at=at, kinds=frozenset({"question"}), unit=event.unit, run=event.run)
             yield Over(at=at, kinds=frozenset({"stuck"}), unit=event.unit)
             if event.cause.done:
-                yield Over(at=at, kinds=STANDING, unit=event.unit)
+                yield Over(at=at, kinds=STANDING | {"budget_near"}, unit=event.unit)
             yield from _exited(at, event, decision)
         case Asked():
             text = event.text + (f" ({' / '.join(event.choices)})" if event.choices else "")
@@ -270,7 +272,8 @@ def _exited(at: Instant, event: Exited, decision: Decision) -> Iterator[Notice]:
         kind = by_cause.get(event.cause, "starved" if event.cause is Cause.STARVED else fails)
     if kind == "consensus" or event.policy == "manual" or kind not in KINDS:
         return
-    if kind in _HOLDS and any(_HOLDS.get(reason.code) == kind for reason in decision.reasons):
+    holds = {_HOLDS[reason.code] for reason in decision.reasons if reason.code in _HOLDS}
+    if kind in holds or (kind in ("failed", "failure") and holds):
         return  # the reason says more
     layer = layer_of(event.error)
     text = event.error or f"it ended: {event.cause}"
@@ -337,7 +340,7 @@ def _released(at: Instant, event: Released) -> Iterator[Over]:
     if event.scope == "unit":
         yield Over(at=at, kinds=kinds - {"circuit_open"}, unit=event.unit, ref=event.fingerprint)
     elif event.scope == "fleet":
-        yield Over(at=at, kinds=kinds & {*OF_FLEET, "too_many_restarts"}, everyone=True)
+        yield Over(at=at, kinds=kinds & OF_FLEET, everyone=True)
 
 
 def _notice(

@@ -26,6 +26,8 @@ RETRY_WAIT_MAX: Final[Span] = 15 * MINUTE
 ERROR_MAX: Final = 300
 """Characters that are kept of why a channel failed."""
 DOUBLINGS_MAX: Final = 16
+REFUSALS_MAX: Final = 10
+"""Messages that were given up and are known by name: enough for whoever waits for one."""
 
 
 class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,6 +66,8 @@ class Outbox(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
     sent: int = 0
     given_up: int = 0
+    refusals: tuple[str, ...] = ()
+    """The groups whose messages were given up last."""
 
     @property
     def dead(self) -> bool:
@@ -152,6 +156,7 @@ def failed(box: Outbox, delivery: Delivery, error: ChannelError, give_up_after: 
         failed_at=now,
         error=str(error)[:ERROR_MAX],
         given_up=box.given_up + gives_up,
+        refusals=(*box.refusals, delivery.group)[-REFUSALS_MAX:] if gives_up else box.refusals,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from flyball.control.alerts.channel import TEXT_MAX, TITLE_MAX, Action, Message
 from flyball.control.alerts.groups import Group, Item
-from flyball.control.alerts.notices import BUDGET, KINDS, OF_FLEET
+from flyball.control.alerts.notices import BUDGET, KINDS, LISTED, OF_FLEET
 from flyball.core.time import Instant, format_span
 
 UNITS_MAX: Final = 5
@@ -17,6 +17,7 @@ CHOICES_MAX: Final = 4
 OWN: Final[dict[str, str]] = {
     "restart_storm": "the fleet",
     "clock_jumped": "the fleet",
+    "too_many_restarts": "the fleet",
     "daemon_started": "flyball",
     "journal_gap": "the journal",
     "test": "this channel",
@@ -120,7 +121,7 @@ def _actions(group: Group, item: Item, how_many: int) -> tuple[Action, ...]:
         found.append(Action(label="Close the circuit", verb="reset", args={"breaker": item.ref}, destructive=True))
     elif how_many == 1 and item.unit:
         found.extend(_actions_of_unit(group, item))
-    if group.stands and item.problem and group.kind != "channel_dead":
+    if group.kind in LISTED and item.problem:
         found.append(Action(label="Acknowledge", verb="acknowledge", args={"problem": item.problem}))
     return tuple(found)
 

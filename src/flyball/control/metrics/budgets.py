@@ -1,16 +1,13 @@
 """Budgets as Prometheus sees them: what is spent, reserved and allowed, by whom and of what."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
+from flyball.control.budgets import Account, accounts
 from flyball.control.metrics.labels import WORK, Values
 from flyball.core.amounts import MILLION, MONEY
-from flyball.core.codec import readable_state
-from flyball.core.policy import Key
 from flyball.core.time import Instant
 from flyball.governor import Governor
-from flyball.policies import Budget, Session
-from flyball.policies.budget import State
+from flyball.policies import Session
 
 
 class Purse(NamedTuple):
@@ -19,6 +16,7 @@ class Purse(NamedTuple):
     spent: int
     reserved: int
     limit: int
+    """0: nobody here knows it."""
 
 
 Purses = dict[tuple[str, str, str], Purse]
@@ -26,17 +24,14 @@ Purses = dict[tuple[str, str, str], Purse]
 
 
 def purses(governor: Governor, now: Instant, values: dict[str, Values]) -> Purses:
-    """All budgets that something was spent or reserved of. Those beyond the bound of a label are summed."""
+    """All budgets that anything is known of. Those beyond the bound of a label are summed."""
     found: Purses = {}
-    for budget, key, state in _states(governor):
-        current = budget.current(state, now)
-        subject = _subject(governor, key, values.setdefault(_owner(key.by), Values()))
-        place = (key.by, subject, budget.meter)
+    for one in accounts(governor, now):
+        meter = one.policy.meter if one.policy is not None else one.state.meter
+        place = (one.key.by, _subject(governor, one, values), meter)
         before = found.get(place, Purse(0, 0, 0))
         found[place] = Purse(
-            before.spent + current.spent,
-            before.reserved + current.reserved,
-            before.limit + budget.limit + current.raised,
+            before.spent + one.state.spent, before.reserved + one.state.reserved, before.limit + (one.limit or 0)
         )
     return found
 
@@ -46,40 +41,10 @@ def in_whole(meter: str, amount: int) -> float:
     return amount / MILLION if meter == MONEY else float(amount)
 
 
-def _states(governor: Governor) -> Iterator[tuple[Budget, Key, State]]:
-    shared: dict[tuple[str, str], Budget] = {}
-    for policy, _ in governor.panel.standing():
-        if isinstance(policy, Budget):
-            shared.setdefault((policy.name, policy.by), policy)
-    for name in sorted({name for name, _ in shared}):
-        for key, data in governor.store.states(name).items():
-            state = readable_state(State, data)
-            budget = _budget(governor, key) or shared.get((name, key.by))
-            if state is not None and budget is not None:
-                yield budget, key, state
-
-
-def _budget(governor: Governor, key: Key) -> Budget | None:
-    """The budget of that unit: each may have another limit."""
-    for policy in governor.panel.policies_of(_unit(key)) if key.by in ("unit", "run") else ():
-        if isinstance(policy, Budget) and (policy.name, policy.by) == (key.policy, key.by):
-            return policy
-    return None
-
-
-def _subject(governor: Governor, key: Key, values: Values) -> str:
-    if key.by not in ("unit", "run"):
-        return values.of(key.subject)
-    unit = _unit(key)
-    if unit not in values and any(isinstance(policy, Session) for policy in governor.panel.policies_of(unit)):
+def _subject(governor: Governor, one: Account, values: dict[str, Values]) -> str:
+    """Of whom. Budgets by run are told by their unit."""
+    unit = one.unit
+    known = values.setdefault("unit" if unit else one.key.by, Values())
+    if unit and unit not in known and any(isinstance(policy, Session) for policy in governor.panel.policies_of(unit)):
         return WORK
-    return values.of(unit)
-
-
-def _owner(by: str) -> str:
-    """Budgets by run are shown by their unit."""
-    return "unit" if by == "run" else by
-
-
-def _unit(key: Key) -> str:
-    return key.subject.rpartition("/")[0] if key.by == "run" else key.subject
+    return known.of(unit or one.key.subject)

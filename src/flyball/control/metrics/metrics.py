@@ -65,6 +65,8 @@ class Metrics:
         self._consumers = dict(consumers or {})
         """Of each reader of the journal, the last entry that it has read."""
         self._sources = list(sources)
+        self._silent: list[Source] = []
+        """Parts that could not tell of themselves the last time."""
         self._clock = clock
         self._tally = Tally(governor, named)
         self._values: dict[str, Values] = {"unit": self._tally.units}
@@ -145,20 +147,25 @@ class Metrics:
         yield Reading("flyball_build_info", 1, (self._version, platform.python_version()))
         yield Reading("flyball_store_trouble", bool(self._trouble()))
         yield Reading("flyball_scrape_seconds", self._took)
-        left = self._tally.catch_up()
-        yield from self._counters()
-        yield from self._journal(left)
-        yield from self._units()
-        yield from self._fleet()
-        yield from self._budgets()
-        for source in self._sources:
-            try:
-                yield from [reading for reading in source() if reading.name in METRICS]
-            except Exception:  # a part that cannot tell of itself keeps nobody from hearing of the others
-                log.exception("a part of the daemon cannot be measured")
+        for part in (self._counters, self._units, self._fleet, self._budgets, *self._sources):
+            yield from self._told_by(part)
+
+    def _told_by(self, part: Source) -> list[Reading]:
+        """What a part tells of itself. One that cannot keeps nobody from hearing of the others; that is logged once."""
+        try:
+            readings = [reading for reading in part() if reading.name in METRICS]
+        except Exception:  # whatever it is, it is the part's own
+            if part not in self._silent:
+                log.exception("a part of the metrics cannot be told")
+                self._silent.append(part)
+            return []
+        if part in self._silent:
+            self._silent.remove(part)
+        return readings
 
     def _counters(self) -> Iterator[Reading]:
         tally = self._tally
+        left = tally.catch_up()
         for name, counts in (
             ("flyball_starts_total", tally.starts),
             ("flyball_restarts_total", tally.restarts),
@@ -172,9 +179,9 @@ class Metrics:
         for (meter,), amount in tally.spent.items():
             yield Reading("flyball_spent_total", in_whole(meter, amount), (meter,))
         yield Reading("flyball_faults_total", tally.faults)
+        yield from self._journal(tally.seq + left, left)
 
-    def _journal(self, left: int) -> Iterator[Reading]:
-        last = self._tally.seq + left
+    def _journal(self, last: int, left: int) -> Iterator[Reading]:
         yield Reading("flyball_journal_entries_total", last)
         yield Reading("flyball_journal_lag_entries", left, (METRICS_CONSUMER,))
         yield Reading("flyball_journal_missed_entries_total", self._tally.missed, (METRICS_CONSUMER,))
@@ -207,4 +214,5 @@ class Metrics:
         now = self._governor.clock.now()
         for labels, purse in purses(self._governor, now, self._values).items():
             for name, amount in (("spent", purse.spent), ("reserved", purse.reserved), ("limit", purse.limit)):
-                yield Reading(f"flyball_budget_{name}", in_whole(labels[2], amount), labels)
+                if amount or name != "limit":  # one that nobody knows here is not told
+                    yield Reading(f"flyball_budget_{name}", in_whole(labels[2], amount), labels)

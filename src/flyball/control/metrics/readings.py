@@ -13,4 +13,4 @@ class Reading(NamedTuple):
 
 
 Source = Callable[[], Iterable[Reading]]
-"""Called at each scrape, in the thread of the scrape: it must not block. The same name always from the same source."""
+"""Called at each scrape, in the thread of the scrape: it must not block."""

@@ -43,9 +43,9 @@ class Inbox:
         self._key = Key(POLICY, "fleet", bot)
         self._mark = Mark()
 
-    async def open(self) -> Mark:
-        """Read what is kept; what a bot before this one left."""
-        found = (await asyncio.to_thread(self._governor.store.read, [self._key])).records.get(self._key)
+    def open(self) -> Mark:
+        """Read what is kept: what a bot before this one left."""
+        found = self._governor.store.read([self._key]).records.get(self._key)
         if found is not None:
             try:
                 self._mark = msgspec.json.decode(found, type=Mark)

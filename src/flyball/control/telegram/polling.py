@@ -112,7 +112,7 @@ class Polling:
 
     async def _begin(self) -> None:
         """Say what was interrupted, and what there is to say. None of it has to work."""
-        left = await self._inbox.open()
+        left = self._inbox.open()
         if left.doing:
             await self._say(left.chat, Reply(words.interrupted(left.doing)))
             await self._inbox.done()

@@ -23,7 +23,7 @@ from flyball.control.web.files import Files
 from flyball.control.web.gate import Gate, Hosts
 from flyball.control.web.login import Door
 from flyball.control.web.logins import Logins, csrf_of
-from flyball.control.web.replies import data_reply, error_reply, json_reply
+from flyball.control.web.replies import data_reply, error_reply
 from flyball.control.web.service import Service, visitor_of
 from flyball.control.web.streams import Streams
 from flyball.control.web.tokens import Tokens
@@ -62,7 +62,6 @@ def routes(house: House) -> list[BaseRoute]:
         Route("/openapi.json", own.document, methods=["GET"]),
         Route("/metrics", own.metrics, methods=["GET"]),
         Route("/api/v1/me", own.me, methods=["GET"]),
-        Route("/api/v1/board", own.board, methods=["GET"]),
         *house.streams.routes(),
         *verbs.routes(Asking(house.service, house.home)),
         *door.routes(),
@@ -78,7 +77,6 @@ class _Own:
         self._house = house
         self._started = time.time()
         self._version = version("flyball-governor")
-        self._document = b""
 
     async def health(self, _: Request) -> Response:
         return data_reply({"ok": True})
@@ -109,9 +107,6 @@ class _Own:
             "started": self._started,
         }
         return data_reply(said)
-
-    async def board(self, _: Request) -> Response:
-        return json_reply(self._house.service.board.frame())
 
 
 async def _wrong(_: Request, error: Exception) -> Response:

@@ -76,26 +76,19 @@ class Web:
         """All units are begun."""
         self._ready = True
 
-    def ring(self) -> None:
-        """Something changed: whoever watches is told."""
-        loop, streams = self._loop, self._streams
-        if loop is not None and streams is not None:
-            with contextlib.suppress(RuntimeError):  # it is over
-                loop.call_soon_threadsafe(streams.ring)
-
     @property
     def streams(self) -> int:
         """How many watch."""
         return len(self._streams) if self._streams is not None else 0
 
-    def link(self, name: str = "") -> str:
-        """An address that logs in once, as the token of that name; not given: as the first admin. CommandError if there
-        is none."""
+    def link(self, name: str = "") -> tuple[str, str]:
+        """An address that logs in once, as the token of that name; not given: as the first admin. And that name.
+        CommandError if there is none."""
         tokens = self._tokens.all()
         found = next((one for one in tokens if (one.name == name if name else one.role == "admin")), None)
         if found is None:
             raise unknown(name or "admin", tokens)
-        return f"{self.address}/login/{self._logins.link(found)}"
+        return f"{self.address}/login/{self._logins.link(found)}", found.name
 
     async def stop(self) -> None:
         """Listen no more, and end what is open, within bounds."""
@@ -143,15 +136,12 @@ class Web:
             return
         hosts.port = server.port
         self.address = f"http://{_shown(parts(listen)[0])}:{server.port}"
-        telling = asyncio.ensure_future(streams.run())
         self._loop, self._streams = asyncio.get_running_loop(), streams
         home.call_soon_threadsafe(self._answer, None)
         await self._ending.wait()
         self._streams = None
         streams.end()
         await server.close()
-        telling.cancel()
-        await asyncio.gather(telling, return_exceptions=True)
 
     async def _open(self, listen: str, made: ASGIApp) -> HttpServer:
         most = min(CONNECTIONS_MAX, resource.getrlimit(resource.RLIMIT_NOFILE)[0] * (FILES_SHARE - 1) // FILES_SHARE)

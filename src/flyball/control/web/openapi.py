@@ -7,11 +7,10 @@ from typing import Any, Final
 import msgspec
 
 from flyball.control.board import Frame
-from flyball.control.commands import COMMANDS
 from flyball.control.context import Argument, Command
 from flyball.control.shapes import FleetView, UnitView
 from flyball.control.web.bodies import BODY_MAX
-from flyball.control.web.verbs import PREFIX, method_of
+from flyball.control.web.verbs import PREFIX, method_of, served
 
 KINDS: Final[Mapping[type, dict[str, Any]]] = {
     str: {"type": "string"},
@@ -52,7 +51,7 @@ ERROR: Final = {
 }
 
 
-def document(commands: Mapping[str, Command] = COMMANDS) -> dict[str, Any]:
+def document() -> dict[str, Any]:
     """The OpenAPI document."""
     _, shapes = msgspec.json.schema_components((Frame, UnitView, FleetView), ref_template="#/components/schemas/{name}")
     return {
@@ -64,7 +63,7 @@ def document(commands: Mapping[str, Command] = COMMANDS) -> dict[str, Any]:
             "name, rights and answer here, on the command line and on the socket.",
         },
         "security": [{"token": []}],
-        "paths": {**_own(), **{f"{PREFIX}{name}": _verb(command) for name, command in commands.items()}},
+        "paths": {**_own(), **{f"{PREFIX}{name}": _verb(command) for name, command in served().items()}},
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "schemas": {**shapes, "Error": ERROR},

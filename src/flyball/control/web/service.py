@@ -22,6 +22,10 @@ class Service(Protocol):
     @property
     def board(self) -> Board: ...
 
+    def doorbell(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """Ring in the running loop whenever the journal grows, until what this returns is called."""
+        ...
+
     @property
     def metrics(self) -> Callable[[], bytes] | None:
         """The text for Prometheus. Called in a worker thread."""
@@ -30,10 +34,6 @@ class Service(Protocol):
     @property
     def act(self) -> Sequence[BaseRoute]:
         """Routes of action links, which need no login: what they carry is signed."""
-        ...
-
-    def doorbell(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """Ring in the running loop whenever the journal grows, until what this returns is called."""
         ...
 
     async def ask(self, caller: Caller, verb: str, args: Args) -> Any:

@@ -124,14 +124,21 @@ class Stream:
 class Hub:
     """All readers of one kind, and when they are told. What there is to tell is known by those who extend this."""
 
-    def __init__(self, count: Callable[[], int], now: Callable[[], float]) -> None:
+    def __init__(self, count: Callable[[], int], changed: Callable[[], None], now: Callable[[], float]) -> None:
         self._streams: dict[Stream, None] = {}
         self._count = count
+        """How many readers there are of all kinds."""
+        self._changed = changed
+        """Told when one came or is gone."""
         self._now = now
         self._rung = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._streams)
+
+    async def look(self) -> None:
+        """Ring when nobody else does, until it is cancelled."""
+        raise NotImplementedError
 
     async def catch_up(self) -> bool:
         """Make ready what is to be told; whether that is anything."""
@@ -142,10 +149,12 @@ class Hub:
         """One more reader, for as long as it is there."""
         self._streams[stream] = None
         self._rung.set()
+        self._changed()
         try:
             yield
         finally:
             del self._streams[stream]
+            self._changed()
 
     def ring(self) -> None:
         """Something changed. Only in the server's own loop."""

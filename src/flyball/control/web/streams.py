@@ -19,7 +19,7 @@ from flyball.control.board import Board
 from flyball.control.context import CommandError
 from flyball.control.text import entry_data
 from flyball.control.web import sse
-from flyball.control.web.replies import error_reply
+from flyball.control.web.replies import error_reply, json_reply
 from flyball.control.web.service import Service, visitor_of
 from flyball.control.web.sse import Hub, Source, Stream, event
 from flyball.errors import StoreCorrupt, StoreError
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 BEHIND_MAX: Final = 32
 """Readers that are behind, each elsewhere, and get what they missed. Of more than this each gets all of it anew."""
 LOOK_EVERY: Final = 1.0
-"""Seconds between looks at the journal, if nobody rings."""
+"""Seconds between looks at the board and the journal, if nobody rings."""
 KEPT_MAX: Final = 2_000
 """Entries of the journal kept for readers who are up to date."""
 READ_MAX: Final = 500
@@ -45,11 +45,39 @@ AGAIN_AFTER: Final = 5.0
 class BoardHub(Hub):
     """Tells what changed on the board."""
 
-    def __init__(self, board: Board, count: Callable[[], int], now: Callable[[], float]) -> None:
-        super().__init__(count, now)
+    def __init__(
+        self, board: Board, count: Callable[[], int], changed: Callable[[], None], now: Callable[[], float]
+    ) -> None:
+        super().__init__(count, changed, now)
         self.board = board
         self.rev = board.rev
         self._pieces: dict[int, bytes] = {}
+        self._looking: asyncio.Future[bool] | None = None
+
+    async def begin(self) -> None:
+        """Be where the board is: while nobody watches, nobody looks."""
+        if not self._streams:
+            await self.catch_up()
+
+    async def look_again(self) -> None:
+        """Bring the board up to date for whoever looks at it once. Many who look at the same time share that."""
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(asyncio.to_thread(self.board.refresh))
+            self._looking.add_done_callback(self._looked)
+        await asyncio.shield(self._looking)
+
+    def _looked(self, done: "asyncio.Future[bool]") -> None:
+        self._looking = None
+        if not done.cancelled():
+            done.exception()
+
+    async def look(self) -> None:
+        """Ring now and then, and when something changes by itself, until it is cancelled."""
+        while True:
+            due = self.board.due_in(self._now())
+            await asyncio.sleep(LOOK_EVERY if due is None else min(LOOK_EVERY, max(due, sse.PACE_MIN)))
+            if self._streams:
+                self.ring()
 
     async def catch_up(self) -> bool:
         before = self.rev
@@ -91,13 +119,15 @@ class BoardSource:
 class JournalHub(Hub):
     """Tells what is new in the journal."""
 
-    def __init__(self, store: Store, count: Callable[[], int], now: Callable[[], float]) -> None:
-        super().__init__(count, now)
+    def __init__(
+        self, store: Store, count: Callable[[], int], changed: Callable[[], None], now: Callable[[], float]
+    ) -> None:
+        super().__init__(count, changed, now)
         self._store = store
         self.last = 0
         """The number of the last entry that is known."""
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=KEPT_MAX)
-        self._newest: tuple[int, bytes] = (0, b"")
+        self._newest: tuple[int, bytes] = (-1, b"")
         """What those are told who were up to date: the number before it, and all of it."""
         self._reading = asyncio.Semaphore(READING_MAX)
 
@@ -193,34 +223,60 @@ class Streams:
     """Both of them. Made and used in the server's own loop."""
 
     def __init__(self, service: Service, now: Callable[[], float] = time.time) -> None:
-        self._board = BoardHub(service.board, self.__len__, now)
-        self._journal = JournalHub(service.store, self.__len__, now)
+        self._service = service
+        self._board = BoardHub(service.board, self.__len__, self._changed, now)
+        self._journal = JournalHub(service.store, self.__len__, self._changed, now)
+        self._telling: asyncio.Task[None] | None = None
+        """There while somebody watches."""
 
     def __len__(self) -> int:
         return len(self._board) + len(self._journal)
 
     def routes(self) -> list[Route]:
         return [
+            Route("/api/v1/board", self._show_board, methods=["GET"]),
             Route("/api/v1/board/stream", self._watch_board, methods=["GET"]),
             Route("/api/v1/journal/stream", self._watch_journal, methods=["GET"]),
         ]
 
-    def ring(self) -> None:
-        """Something changed. Only in the server's own loop."""
-        self._board.ring()
-        self._journal.ring()
-
     def end(self) -> None:
+        """Tell nobody any more."""
         self._board.end()
         self._journal.end()
 
-    async def run(self) -> None:
-        """Tell everybody, until it is cancelled."""
-        hubs = (self._board, self._journal)
-        work = [self._journal.look(), *(hub.tell() for hub in hubs), *(hub.give_signs() for hub in hubs)]
-        async with asyncio.TaskGroup() as group:
-            for one in work:
-                group.create_task(one)
+    def _changed(self) -> None:
+        """Somebody came or went."""
+        if self and self._telling is None:
+            self._telling = asyncio.ensure_future(self._tell())
+            self._telling.add_done_callback(self._told)
+        elif not self and self._telling is not None:
+            self._telling.cancel()
+
+    async def _tell(self) -> None:
+        """Listen to the journal and tell everybody, until it is cancelled."""
+        unring = self._service.doorbell(self._ring)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for hub in (self._board, self._journal):
+                    for work in (hub.look(), hub.tell(), hub.give_signs()):
+                        group.create_task(work)
+        finally:
+            unring()
+
+    def _told(self, done: "asyncio.Future[None]") -> None:
+        self._telling = None
+        if not done.cancelled():
+            log.error("watchers are told nothing, and have to ask anew", exc_info=done.exception())
+            self.end()
+        self._changed()  # somebody may have come while the last one left
+
+    def _ring(self) -> None:
+        self._board.ring()
+        self._journal.ring()
+
+    async def _show_board(self, _: Request) -> Response:
+        await self._board.look_again()
+        return json_reply(self._board.board.frame())
 
     async def _watch_board(self, request: Request) -> Response:
         await self._board.begin()

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -53,6 +53,10 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def __repr__(self) -> str:
         return f"Token({self.name!r}, {self.role!r})"
+
+    def shown(self) -> dict[str, Any]:
+        """What anybody may see of it."""
+        return {"name": self.name, "role": self.role, "made": self.made}
 
     @property
     def right(self) -> Right:

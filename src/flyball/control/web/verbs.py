@@ -21,11 +21,16 @@ def method_of(command: Command) -> str:
     return "GET" if command.right is Right.LOOK else "POST"
 
 
-def routes(asking: Asking, commands: Mapping[str, Command] = COMMANDS) -> list[Route]:
+def served() -> Mapping[str, Command]:
+    """The verbs that are asked for over HTTP: all but those for whoever is on the machine itself."""
+    return {name: command for name, command in COMMANDS.items() if not command.local}
+
+
+def routes(asking: Asking) -> list[Route]:
     """One for each verb."""
     return [
         Route(f"{PREFIX}{name}", _endpoint(asking, command), methods=[method_of(command)], name=name)
-        for name, command in commands.items()
+        for name, command in served().items()
     ]
 
 

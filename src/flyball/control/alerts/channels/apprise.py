@@ -5,14 +5,16 @@ Messages are not changed later, and have no buttons: links stand in their text.
 """
 
 import asyncio
+import contextlib
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from flyball.config.alerts import AppriseChannel
 from flyball.control.alerts.channel import ChannelError, Message
+from flyball.control.alerts.channels.parts import Parts
 from flyball.control.alerts.channels.plain import plain
 from flyball.core.time import SECOND
 from flyball.errors import FlyballError
@@ -40,6 +42,7 @@ class AppriseServices:
         logging.getLogger("apprise").setLevel(logging.CRITICAL)
         self.name = settings.name
         self._timeout = settings.timeout / SECOND
+        self._parts = Parts()
         self._services: list[tuple[str, Apprise]] = []
         for place, url in enumerate(settings.urls, start=1):
             service = apprise.Apprise(asset=apprise.AppriseAsset(async_mode=False, secure_logging=True))
@@ -58,7 +61,9 @@ class AppriseServices:
             "body": plain(message) or message.title,
             "notify_type": RESOLVED_KIND if message.resolved else KINDS.get(message.severity, "warning"),
         }
-        work = asyncio.get_running_loop().run_in_executor(self._thread, _notify, self._services, said)
+        taken = self._parts.of(message.id)
+        left = [(name, service) for name, service in self._services if name not in taken]
+        work = asyncio.get_running_loop().run_in_executor(self._thread, _notify, left, said, taken)
         try:
             failed = await asyncio.wait_for(asyncio.shield(work), self._timeout)
         except TimeoutError:
@@ -71,17 +76,13 @@ class AppriseServices:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _notify(services: "Sequence[tuple[str, Apprise]]", said: dict[str, Any]) -> list[str]:
-    """Those that did not take it."""
-    failed = []
+def _notify(services: "Sequence[tuple[str, Apprise]]", said: Mapping[str, Any], taken: dict[str, str]) -> Sequence[str]:
+    """Those that did not take it; the others are added to those that did."""
     for name, service in services:
-        try:
-            taken = bool(service.notify(**said))
-        except Exception:  # noqa: BLE001 - of one of a hundred services; what it says may hold the address
-            taken = False
-        if not taken:
-            failed.append(name)
-    return failed
+        with contextlib.suppress(Exception):  # of one of a hundred services; what it says may hold the address
+            if service.notify(**said):
+                taken[name] = ""
+    return [name for name, _ in services if name not in taken]
 
 
 def _called(place: int, url: str) -> str:

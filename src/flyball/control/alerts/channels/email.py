@@ -29,6 +29,7 @@ from msgspec.structs import replace
 
 from flyball.config.alerts import USER, Email
 from flyball.control.alerts.channel import ChannelError, Message
+from flyball.control.alerts.channels.parts import Parts
 from flyball.control.alerts.channels.plain import plain
 from flyball.core.hiding import hide
 from flyball.core.time import SECOND
@@ -43,6 +44,10 @@ PERMANENT: Final = 500
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
 
 
+_Part = tuple[str, Sequence[str], EmailMessage]
+"""A mail, to whom, and what that part of the message is called."""
+
+
 class Mail:
     """Mails to some people, and to the user of whatever they are about."""
 
@@ -54,6 +59,7 @@ class Mail:
         both = f"\0{settings.user}\0{settings.password}".encode()
         encoded = [base64.b64encode(part).decode() for part in (settings.password.encode(), both)]
         self._secrets = [settings.password, *encoded] if settings.password else []
+        self._parts = Parts()
         self._trusted: ssl.SSLContext | None = None
         self._lines: list[smtplib.SMTP] = []
         """Connections that are open."""
@@ -63,15 +69,17 @@ class Mail:
     async def send(self, message: Message, previous: str | None) -> str:
         own = hashlib.blake2b((message.id or secrets.token_hex(16)).encode(), digest_size=16).hexdigest()
         first = previous or own
-        mails = []
+        sender, taken = self._settings.sender, self._parts.of(message.id)
+        mails: list[_Part] = []
         if self._to:
-            mails.append((self._to, composed(message, self._settings.sender, self._to, own, first)))
+            mails.append(("to", self._to, composed(message, sender, self._to, own, first)))
         if USER in self._settings.to and _ADDRESS.fullmatch(message.user) and message.user not in self._to:
             told, to = replace(message, actions=(), url=""), (message.user,)
-            mails.append((to, composed(told, self._settings.sender, to, f"{own}.{USER}", f"{first}.{USER}")))
+            mails.append((USER, to, composed(told, sender, to, f"{own}.{USER}", f"{first}.{USER}")))
         if not mails:
             return ""
-        work = asyncio.get_running_loop().run_in_executor(self._thread, self._deliver, mails)
+        left = [part for part in mails if part[0] not in taken]
+        work = asyncio.get_running_loop().run_in_executor(self._thread, self._deliver, left, taken)
         try:
             await asyncio.wait_for(asyncio.shield(work), self._seconds)
         except TimeoutError:
@@ -100,22 +108,31 @@ class Mail:
 
     # In the thread.
 
-    def _deliver(self, mails: Sequence[tuple[Sequence[str], EmailMessage]]) -> None:
+    def _deliver(self, mails: "Sequence[_Part]", taken: dict[str, str]) -> None:
         settings = self._settings
         if settings.user and settings.security == "none" and not _is_here(settings.host):
             text = f"the password would go to {settings.host} in plain text: set `security` to starttls or tls"
             raise ChannelError(text, retry=False)
+        refused: smtplib.SMTPRecipientsRefused | None = None
         try:
             with contextlib.closing(self._connected()) as line:
                 if settings.security == "starttls":
                     line.starttls(context=self._trusted)
                 if settings.user:
                     line.login(settings.user, settings.password)
-                for to, mail in mails:
-                    for address, (code, said) in line.send_message(mail, settings.sender, to).items():
+                for part, to, mail in mails:
+                    try:
+                        some = line.send_message(mail, settings.sender, to)
+                    except smtplib.SMTPRecipientsRefused as error:
+                        refused = error  # those of the other mail are told all the same
+                        continue
+                    taken[part] = ""
+                    for address, (code, said) in some.items():
                         log.warning("channel %s: %s is refused: %d %s", self.name, address, code, self._plain(said))
                 with contextlib.suppress(smtplib.SMTPException, OSError):  # it has them: nothing else counts
                     line.quit()
+            if refused is not None:
+                raise refused
         except (smtplib.SMTPException, OSError, ValueError) as error:
             raise self._failed(error) from None
         finally:

@@ -5,6 +5,7 @@ Telegram does not take never costs the message: it goes out without buttons then
 """
 
 import html
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -14,8 +15,11 @@ import msgspec
 
 from flyball.config.alerts import TelegramChannel
 from flyball.control.alerts.channel import ID_MAX, Action, ChannelError, Message
+from flyball.control.alerts.channels.parts import Parts
 from flyball.control.alerts.channels.posting import Answer, post, refused
 from flyball.control.telegram.buttons import data_of
+
+log = logging.getLogger(__name__)
 
 BUTTONS_MAX: Final = 6
 """Under one message: what fits on a phone without scrolling."""
@@ -36,21 +40,23 @@ class TelegramMessages:
         self.name = settings.name
         self._settings = settings
         self._bot = bot
+        self._parts = Parts()
         self._secrets = [settings.token, settings.token.partition(":")[2]]
 
     async def send(self, message: Message, previous: str | None) -> str:
-        """To every chat. If one of them fails the others have it, and get it changed, not once more, when it is tried
-        again with what this said."""
-        before = dict(_pairs(previous or ""))
-        after: dict[str, str] = {}
+        before, after = dict(_pairs(previous or "")), self._parts.of(message.id)
         failed: list[ChannelError] = []
         for chat in self._settings.chats:
+            if chat in after:
+                continue
             try:
                 after[chat] = await self._to(chat, message, before.get(chat, ""))
             except ChannelError as error:
                 failed.append(error)
         if failed and (not after or any(error.retry for error in failed)):
             raise min(failed, key=lambda error: not error.retry)
+        for lost in failed:
+            log.warning("channel %s: one of its chats gets nothing: %s", self.name, lost)
         return _joined(after)
 
     async def close(self) -> None:

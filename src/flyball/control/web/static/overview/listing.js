@@ -25,7 +25,7 @@ export class Listing {
   #test = null;
   #key = KEYS.state;
   #turn = 1;
-  #text = "";
+  #text = null; // the order and the filter that are shown
 
   constructor() {
     this.end = watchRows((names, full) => this.#changed(names, full));
@@ -34,7 +34,7 @@ export class Listing {
   /** Show those that pass the test, sorted by a column; `-state` is the other way round. */
   show(sort, test, text) {
     const column = sort.replace(/^-/, "");
-    if (this.#text === `${sort} ${text}` && this.#order.length) return;
+    if (this.#text === `${sort} ${text}`) return;
     this.#text = `${sort} ${text}`;
     this.#key = KEYS[column] ?? KEYS.state;
     this.#turn = sort.startsWith("-") ? -1 : 1;

@@ -7,7 +7,7 @@ import { Empty } from "../parts/empty.js";
 import { say } from "../parts/notices.js";
 import { Panel } from "../parts/panel.js";
 import { may } from "../rights.js";
-import { go, setQuery } from "../router.js";
+import { go, place, setQuery } from "../router.js";
 import { useSignal } from "../signal.js";
 import { problemOf, rows, totals } from "../store.js";
 import { parse } from "./filter.js";
@@ -30,8 +30,7 @@ export function Units({ query }) {
   const count = useSignal(totals)?.units ?? 0;
   const box = useRef(null);
   const [[first, last], height] = useWindow(box, names.length);
-  const choose = (name) => setQuery({ unit: name });
-  useTableKeys({ names, chosen, choose, box, height });
+  useTableKeys({ listing, chosen, box, height });
   return html`<${Panel} title=${html`Units <span class="dim">${shownOf(names.length, count)}</span>`} aside=${html`<${Filter} q=${q} />`} kind="units">
     <div class="table" role="table" aria-label="Units" aria-rowcount=${names.length + 1}>
       <div class="row head" role="row" aria-rowindex="1">
@@ -41,7 +40,7 @@ export function Units({ query }) {
         <div style=${{ transform: `translateY(${first * height}px)` }}>
           ${names
             .slice(first, last)
-            .map((name, place) => html`<${Row} key=${name} name=${name} place=${first + place + 2} chosen=${name === chosen} />`)}
+            .map((name, nth) => html`<${Row} key=${name} name=${name} place=${first + nth + 2} chosen=${name === chosen} />`)}
         </div>
       </div>
     </div>
@@ -105,11 +104,12 @@ function useWindow(box, count) {
   }, []);
   useEffect(() => {
     const see = () => {
+      if (box.current === null) return; // the page was left a moment ago
       const above = -box.current.getBoundingClientRect().top;
       // By steps of the spare rows: most scrolling changes nothing.
       const first = Math.max(0, Math.floor(above / height / SPARE) * SPARE - SPARE);
-      const last = Math.ceil((above + innerHeight) / height / SPARE) * SPARE + SPARE;
-      setSight((before) => (before[0] === first && before[1] === last ? before : [first, Math.max(last, 0)]));
+      const last = Math.max(Math.ceil((above + innerHeight) / height / SPARE) * SPARE, SPARE) + SPARE;
+      setSight((before) => (before[0] === first && before[1] === last ? before : [first, last]));
     };
     see();
     const resized = new ResizeObserver(see); // what is above the table may grow or shrink
@@ -126,15 +126,21 @@ function useWindow(box, count) {
   return [[Math.min(sight[0], last), last], height];
 }
 
-function useTableKeys({ names, chosen, choose, box, height }) {
+/** The unit that is chosen at this moment. A key can come before the last one is drawn. */
+function chosenNow() {
+  return place.value.query.unit ?? "";
+}
+
+function useTableKeys({ listing, chosen, box, height }) {
   const wanted = useRef(false); // the chosen row is to have the focus as soon as it is there
   const move = (by) => {
-    const place = names.indexOf(chosen);
-    const next = names[Math.max(0, Math.min(names.length - 1, place < 0 ? 0 : place + by))];
-    if (next === undefined) return;
+    const names = listing.names.value;
+    const at = names.indexOf(chosenNow());
+    const next = Math.max(0, Math.min(names.length - 1, at < 0 ? 0 : at + by));
+    if (!names.length) return;
     wanted.current = true;
-    bringIntoSight(box.current, names.indexOf(next), height);
-    choose(next);
+    bringIntoSight(box.current, next, height);
+    setQuery({ unit: names[next] });
   };
   useLayoutEffect(() => {
     const link = chosen && wanted.current ? box.current.querySelector('[aria-current="true"] a') : null;
@@ -142,7 +148,7 @@ function useTableKeys({ names, chosen, choose, box, height }) {
   });
   useEffect(() => {
     const moved = (event) => {
-      if (!box.current.contains(event.target)) wanted.current = false;
+      if (!box.current?.contains(event.target)) wanted.current = false;
     };
     addEventListener("focusin", moved);
     addEventListener("pointerdown", moved);
@@ -152,17 +158,18 @@ function useTableKeys({ names, chosen, choose, box, height }) {
     };
   }, []);
   const onProblem = (verb, run) => () => {
-    const problem = problemOf(rows.get(chosen)?.problem);
+    const unit = chosenNow();
+    const problem = problemOf(rows.get(unit)?.problem);
     if (!may(verb)) return;
-    if (!chosen) say("Choose a unit first: j and k move");
-    else if (!problem) say(`${chosen} has no problem`);
+    if (!unit) say("Choose a unit first: j and k move");
+    else if (!problem) say(`${unit} has no problem`);
     else run(problem);
   };
   useKeys({
     "/": ["filter", () => document.getElementById("filter").focus()],
     j: ["next unit", () => move(1)],
     k: ["unit before", () => move(-1)],
-    Enter: ["open the unit", () => (chosen ? go("unit", chosen) : false)],
+    Enter: ["open the unit", () => (chosenNow() ? go("unit", chosenNow()) : false)],
     r: ["reset the unit's failure", onProblem("reset", reset)],
     a: ["acknowledge its problem", onProblem("acknowledge", acknowledge)],
     s: ["snooze it for an hour", onProblem("snooze", snooze)],

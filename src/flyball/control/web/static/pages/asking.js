@@ -3,7 +3,7 @@
 import { look } from "../api.js";
 import { html, useEffect, useRef, useState } from "../lib.js";
 import { Empty } from "../parts/empty.js";
-import { fleet, watchRows } from "../store.js";
+import { fleet, isLive, watchRows } from "../store.js";
 
 const PACE_MS = 1000; // between two questions: an eye reads no faster
 const NOTHING = { data: null, error: null };
@@ -78,7 +78,7 @@ export function useAsked(verb, args = {}, unit = null) {
         }),
     );
     asker.current = one;
-    one.want();
+    if (isLive()) one.want(); // else the board's first frame has it asked
     const ends = [
       watchRows((names, full) => (full || unit === null || names.has(unit)) && one.want()),
       fleet.subscribe(() => unit === null && one.want()),

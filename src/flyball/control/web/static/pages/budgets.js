@@ -13,7 +13,7 @@ import { Table } from "./table.js";
 
 const MONEY = "usd";
 const AMOUNT = /^\d{1,6}(\.\d{1,6})?$/; // what the daemon takes for an amount
-const RAISABLE = ["unit", "run", "session", "user", "fleet"]; // whose budgets `raise` can name
+const RAISABLE = ["unit", "run", "user", "fleet"]; // whose budgets `raise` can name
 
 export function Budgets({ query: { q = "" } }) {
   const answer = useAsked("budgets");
@@ -25,11 +25,12 @@ export function Budgets({ query: { q = "" } }) {
         <${Filter} value=${q} label="Filter budgets" onChange=${(text) => setQuery({ q: text })} />
       </div>
       <${Answered} answer=${answer}>
-        ${({ budgets }) => html`<${Table}
+        ${({ budgets, left_out: left }) => html`<${Table}
           label="Budgets, nearest to the limit first"
           head=${["of", "meter", "used", "reserved", "limit", "per", raises ? "raise" : ""]}
-          rows=${[...budgets].sort(nearest).filter((one) => holds(q, one.unit, one.subject, one.meter, one.by)).map(line)}
+          rows=${budgets.filter((one) => holds(q, one.unit, one.subject, one.meter, one.by)).map(line)}
           empty=${budgets.length ? "No budget fits the filter." : "No budget has been used. `budget` in the settings makes one."}
+          left=${left}
         />`}
       <//>
     <//>
@@ -38,10 +39,6 @@ export function Budgets({ query: { q = "" } }) {
 
 function part(one) {
   return one.limit ? (one.spent + one.reserved) / one.limit : 0;
-}
-
-function nearest(one, other) {
-  return part(other) - part(one);
 }
 
 /** `$1.50`, or `900 tokens`: every other meter is counted whole. */
@@ -59,7 +56,7 @@ function line(one) {
       one.meter,
       html`${amount(one.meter, one.spent)} <${Part} one=${one} over=${over} />`,
       one.reserved ? amount(one.meter, one.reserved) : "",
-      `${amount(one.meter, one.limit)}${one.raised ? ` (${amount(one.meter, one.raised)} of it raised)` : ""}`,
+      one.limit === null ? "not known here" : `${amount(one.meter, one.limit)}${one.raised ? ` (${amount(one.meter, one.raised)} of it raised)` : ""}`,
       everyText(one.every),
       html`<${Raise} one=${one} />`,
     ],
@@ -81,12 +78,12 @@ function Part({ one, over }) {
 }
 
 function everyText(every) {
-  return typeof every === "number" && every > 0 ? length(every) : every || "life";
+  return every ? length(every) : "all its time";
 }
 
 function Raise({ one }) {
   const [more, setMore] = useState(one.meter === MONEY ? "1.00" : "1000");
-  if (!useMay("raise") || !RAISABLE.includes(one.by)) return null;
+  if (!useMay("raise") || one.limit === null || !RAISABLE.includes(one.by)) return null;
   const whose = one.by === "fleet" ? { fleet: true } : one.by === "user" ? { user: one.subject } : { unit: one.unit };
   const good = AMOUNT.test(more) && Number(more) > 0;
   return html`<span class="raise">

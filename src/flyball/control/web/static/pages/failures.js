@@ -23,11 +23,12 @@ export function Failures({ query: { q = "" } }) {
         ${answer.data?.failures.length ? html`<${ResetAll} failures=${answer.data.failures} />` : null}
       </div>
       <${Answered} answer=${answer}>
-        ${({ failures }) => html`<${Table}
+        ${({ failures, left_out: left }) => html`<${Table}
           label="Failures, worst first"
           head=${["fingerprint", "error", "times", "units", "first", "last", "waits", ""]}
           rows=${failures.filter((one) => holds(q, one.fingerprint, one.error, ...one.units)).map(line)}
           empty=${failures.length ? "No failure fits the filter." : "No failure is remembered. That is good."}
+          left=${left}
         />`}
       <//>
     <//>
@@ -42,7 +43,7 @@ function line(one) {
       html`<code title=${one.fingerprint}>${short(one.fingerprint)}</code>`,
       html`<${Name} text=${one.error || "failure"} />`,
       one.count,
-      html`<${Units} names=${one.units} />`,
+      html`<${Units} names=${one.units} of=${one.of} />`,
       html`<${Ago} at=${one.first} />`,
       html`<${Ago} at=${one.last} />`,
       one.quarantined
@@ -54,7 +55,8 @@ function line(one) {
         verb="reset"
         args=${{ fingerprint: one.fingerprint }}
         label=${`Reset ${short(one.fingerprint)}`}
-        destructive=${one.units.length > 1}
+        destructive=${one.of > 1}
+        text=${`It is forgotten in ${counted(one.of, "unit")}: they start again, and can fail again.`}
         units=${one.units}
       />`,
     ],

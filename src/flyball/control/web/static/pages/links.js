@@ -9,8 +9,9 @@ export function UnitLink({ name }) {
   return name ? html`<a href=${href("unit", name)}><${Name} text=${name} /></a>` : html`<span class="dim">fleet</span>`;
 }
 
-export function Units({ names }) {
-  const more = names.length - NAMED_MAX;
+/** Some of them; `of`: how many there are. */
+export function Units({ names, of }) {
+  const more = of - Math.min(names.length, NAMED_MAX);
   return html`<span title=${more > 0 ? names.join(", ") : undefined}>
     ${names.slice(0, NAMED_MAX).map((name, place) => html`${place ? ", " : ""}<${UnitLink} name=${name} />`)}
     ${more > 0 ? ` and ${more} more` : ""}

@@ -5,10 +5,11 @@ import { counted } from "../text.js";
 
 const ROWS_MAX = 300; // rows in the page: more than anybody reads, few enough to be drawn in a frame
 
-/** `head` names the columns; `rows` are {key, cells, bad?}; `empty` is what is said where there is none. */
-export function Table({ label, head, rows, empty }) {
+/** `head` names the columns; `rows` are {key, cells, bad?}; `empty` is what is said where there is none; `left`: so many
+ * were left out by the daemon. */
+export function Table({ label, head, rows, empty, left = 0 }) {
   if (rows.length === 0) return html`<p class="nothing">${empty}</p>`;
-  const more = rows.length - ROWS_MAX;
+  const more = Math.max(0, rows.length - ROWS_MAX) + left;
   return html`
     <table class="cards" aria-label=${label}>
       <thead>

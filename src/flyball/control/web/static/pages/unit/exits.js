@@ -9,17 +9,17 @@ const ERROR_MAX = 200; // characters of an error in a title: what a tip can show
 export function Exits({ exits }) {
   const [chosen, setChosen] = useState(null);
   if (exits.length === 0) return html`<p class="nothing">No run of it has ended yet.</p>`;
-  const shown = exits.find((one) => one.at === chosen) ?? exits.at(-1);
+  const shown = exits.find((one) => one.seq === chosen) ?? exits.at(-1);
   return html`
     <ol class="exits" aria-label="The last exits, oldest first">
       ${exits.map(
-        (one) => html`<li key=${one.at}>
+        (one) => html`<li key=${one.seq}>
           <button
             class="exit ${one.cause}"
             title=${exitText(one)}
             aria-label=${exitText(one)}
             aria-pressed=${one === shown}
-            onClick=${() => setChosen(one.at)}
+            onClick=${() => setChosen(one.seq)}
           ></button>
         </li>`,
       )}

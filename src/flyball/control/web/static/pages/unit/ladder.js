@@ -20,7 +20,8 @@ export function Ladder({ ladder, flaps }) {
 }
 
 function Kind({ kind, rungs }) {
-  const here = kind.quarantined ? rungs.length : Math.min(kind.count, rungs.length - 1);
+  const waits = rungs.filter((rung) => !rung.last).length;
+  const here = kind.quarantined ? rungs.length : Math.min(kind.count, waits);
   return html`<div class="kind-of-failure">
     <p>
       <code title=${kind.fingerprint}>${short(kind.fingerprint)}</code>${" "}
@@ -43,13 +44,18 @@ function Kind({ kind, rungs }) {
   </div>`;
 }
 
-/** What each failure costs, the first one first: the n-th wait, and instead of the last one the quarantine. */
+/** What each failure costs, the first one first: the n-th wait, and instead of the last one the quarantine, if there is
+ * one. Steps that follow each other and are the same are one where nothing ends them. */
 export function rungsOf({ steps, max }) {
-  const waits = Array.from({ length: Math.max(0, max - 1) }, (_, place) => ({
-    text: steps.length ? length(steps[Math.min(place, steps.length - 1)]) : "no wait",
+  const waits = Array.from({ length: max ? max - 1 : steps.findIndex((step) => step === steps.at(-1)) + 1 }, (_, place) => ({
+    text: steps.length ? waitText(steps[Math.min(place, steps.length - 1)]) : "no wait",
     last: false,
   }));
-  return [...waits, { text: "quarantine", last: true }];
+  return max ? [...waits, { text: "quarantine", last: true }] : waits;
+}
+
+function waitText(seconds) {
+  return seconds > 0 && seconds < 1 ? `${Math.round(seconds * 1000)} ms` : length(seconds);
 }
 
 export function resetOf(fingerprint) {

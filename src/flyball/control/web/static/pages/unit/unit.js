@@ -70,10 +70,10 @@ function Missing({ error }) {
 function Timeline({ timeline }) {
   if (timeline.length === 0) return html`<p class="nothing">Nothing happened to it yet.</p>`;
   return html`<ol class="timeline">
-    ${timeline.map(
+    ${[...timeline].reverse().map(
       (one) => html`<li key=${one.seq}>
         <${Clock} at=${one.at} />${" "}
-        ${one.by ? html`<b><${Name} text=${one.by} /></b> ` : null}
+        ${one.by && !one.text.includes(one.by) ? html`<b><${Name} text=${one.by} /></b> ` : null}
         <span class=${one.tone ?? ""}><${Long} text=${one.text} max=${300} /></span>
       </li>`,
     )}
