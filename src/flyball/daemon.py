@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from flyball import app
+from flyball.config.alerts import Alerts
 from flyball.config.plan import OFF, Plan
 from flyball.config.planning import ask_for_plan
 from flyball.config.sources import SourceWatch, same_but_rules
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from flyball.config.telegram import Telegram
+    from flyball.control.alerts.service import AlertService
+    from flyball.control.metrics.metrics import Metrics
     from flyball.control.telegram.bot import TelegramBot
     from flyball.control.web.listener import Web
     from flyball.rulebook import Rulebook
@@ -97,8 +100,11 @@ class Daemon:
         self._rules: Rulebook | None = None
         """None: there were none yet."""
         self._telegram: TelegramBot | None = None
+        self._alerts: AlertService | None = None
+        """None: there is no channel to tell anybody by."""
         self._web: Web | None = None
-        """None: it is off."""
+        self._metrics: Metrics | None = None
+        """None: they are off, both."""
         self._complaint = ""
         """Why the settings in the files are not those in force."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -114,6 +120,7 @@ class Daemon:
             await server.open()
             self._listen()
             await self._open_web()
+            await self._use_alerts(self._fleet.plan.alerts)
             await self._fleet.begin()
             await self._begin_rules(booting=True)
             await self._use_telegram(self._fleet.plan.telegram)
@@ -122,6 +129,7 @@ class Daemon:
             await self._end()
         finally:
             await self._close_web()
+            await self._use_alerts(Alerts())
             await server.close()
             await asyncio.to_thread(self._governor.store.close)
         if self._orphaned:
@@ -251,7 +259,7 @@ class Daemon:
 
     @property
     def metrics(self) -> Callable[[], bytes] | None:
-        return None
+        return self._metrics.render if self._metrics is not None else None
 
     @property
     def act(self) -> "Sequence[BaseRoute]":
@@ -299,9 +307,34 @@ class Daemon:
         if self._plan.http.listen != OFF:
             from flyball.control.web.listener import Web  # noqa: PLC0415 - see above
 
+            self._metrics = self._measured()
             web = Web(self, self._plan.http, self._folder)
             await web.start()
             self._web = web
+
+    def _measured(self) -> "Metrics":
+        """Made before the units are begun: what is found then is counted."""
+        from flyball.control.metrics.alerts import of_alerts  # noqa: PLC0415 - see above
+        from flyball.control.metrics.metrics import Metrics  # noqa: PLC0415 - see above
+        from flyball.control.metrics.picture import of_board  # noqa: PLC0415 - see above
+        from flyball.control.metrics.readings import Reading  # noqa: PLC0415 - see above
+
+        def of_web() -> list[Reading]:
+            web = self._web
+            if web is None:
+                return []
+            return [
+                Reading("flyball_http_streams", web.streams),
+                Reading("flyball_logins_failed_total", web.failed_logins),
+            ]
+
+        return Metrics(
+            self._governor,
+            lambda: of_board(self.board),
+            named=self._context(WATCHER, Past()).named,
+            trouble=lambda: self._fleet.trouble,
+            sources=(lambda: of_alerts(self.store), of_web),
+        )
 
     async def _close_web(self) -> None:
         web, self._web = self._web, None
@@ -330,7 +363,7 @@ class Daemon:
             from flyball.rulebook import Rulebook  # noqa: PLC0415 - as above
 
             changes = self._folder / app.CHANGES
-            rules = Rulebook(self._fleet, self._governor, self._folder, self._guard, changes=changes)
+            rules = Rulebook(self._fleet, self._governor, self._folder, self._guard, changes=changes, tell=self._tell)
             await rules.begin(booting=booting)
             self._rules = rules
             self._keep(self._watch_files())
@@ -366,6 +399,23 @@ class Daemon:
 
             self._telegram = TelegramBot(settings, self.ask, self._governor)
             self._telegram.start()
+
+    async def _use_alerts(self, settings: Alerts) -> None:
+        """Let people be told as these settings want it."""
+        if self._alerts is not None and self._alerts.settings != settings:
+            await self._alerts.stop()
+            self._alerts = None
+        if self._alerts is None and settings.channels:
+            from flyball.control.alerts.opening import open_service  # noqa: PLC0415 - in memory only where it is used
+
+            bot = self._fleet.plan.telegram is not None
+            self._alerts = open_service(self._governor, settings, self._folder, bot=bot)
+            await self._alerts.start()
+
+    def _tell(self, rule: str, text: str) -> None:
+        """What a rule wants people to know. What it asks them is in the journal already."""
+        if self._alerts is not None and rule:
+            self._alerts.tell(rule, text)
 
     async def _watch_files(self) -> None:
         """Apply the rules of files that changed, as soon as they are at rest. Bad ones are told of, and change
@@ -417,6 +467,9 @@ class Daemon:
                 await self._begin_rules(booting=False)
                 changes = changes.and_those(Changes(tuple(rule.name for rule in plan.rules), (), (), 0))
             await self._use_telegram(plan.telegram)
+            await self._use_alerts(plan.alerts)
+        if self._metrics is not None:
+            self._metrics.reserve(self._context(WATCHER, Past()).named)
         log.info("reloaded: %s", _summary(changes))
         return changes
 

@@ -4,7 +4,7 @@ through the fleet, and what holds a unit holds it for rules, too: only what a ru
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -40,8 +40,19 @@ BY_A_RULE: Final = "rule "
 class Rulebook:
     """The rules of one daemon."""
 
-    def __init__(self, fleet: Fleet, governor: Governor, folder: Path, guard: Guard | None, *, changes: Path) -> None:
-        """`folder` is the state folder, `changes` the file in it that every commit changes."""
+    def __init__(
+        self,
+        fleet: Fleet,
+        governor: Governor,
+        folder: Path,
+        guard: Guard | None,
+        *,
+        changes: Path,
+        tell: Callable[[str, str], None] = lambda _rule, _text: None,
+    ) -> None:
+        """`folder` is the state folder, `changes` the file in it that every commit changes. `tell` takes to people what
+        a rule wants them to know; in no rule's name, what rules ask them."""
+        self._tell = tell
         self._fleet, self._governor, self._changes = fleet, governor, changes
         self._past = Past()
         self._listen = fleet.plan.limits.listen
@@ -52,7 +63,7 @@ class Rulebook:
             folder=folder,
             units=self,
             states=self._states,
-            notify=_notify,
+            notify=self._notify,
             say=fleet.say,
             troubled=fleet.troubled,
             guard=guard,
@@ -212,7 +223,7 @@ class Rulebook:
         data = self._governor.store.read([key]).records.get(key)
         return (readable_state(Orders, data) if data is not None else None) or Orders()
 
-
-def _notify(rule: str, text: str) -> None:
-    """Tell people. The daemon's log is what they have."""
-    log.warning("%s says: %s" if rule else "%s%s", rule, text)
+    def _notify(self, rule: str, text: str) -> None:
+        """Tell people. The daemon's log is what they all have."""
+        log.warning("%s says: %s" if rule else "%s%s", rule, text)
+        self._tell(rule, text)

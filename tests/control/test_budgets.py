@@ -64,7 +64,7 @@ def test_everybodys(scene: Scene) -> None:
         ("shop", 180 * CENT, 200 * CENT, 0),
         ("shop", 180 * CENT, 500 * CENT, DAY / SECOND),
         ("", 180 * CENT, 1_000 * CENT, DAY / SECOND),
-        ("", 100, 1_000, DAY / SECOND),
+        ("", 100, 1_000, 0),
         ("", 180 * CENT, 10_000 * CENT, DAY / SECOND),
     ]
 
@@ -181,7 +181,7 @@ def test_many_points(scene: Scene) -> None:
         who: dict[str, Any] = {"unit": "shop", "run": "r1", "labels": {"user": "ann"}}
         scene.governor.submit(Stepped(done=(Work(used={"usd": 100}),), **who))
     said = curve(scene)
-    assert 200 < len(said["points"]) <= POINTS_MAX
+    assert POINTS_MAX // 3 < len(said["points"]) <= POINTS_MAX
     assert said["points"][-1][1] == 400 * 100
     instants = [at for at, _ in said["points"]]
     assert instants == sorted(instants)

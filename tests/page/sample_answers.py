@@ -202,7 +202,7 @@ def fleet_answers(name: str, text: str = "TypeError") -> dict[str, Any]:
         "by": text[:100],
         "channel": "http",
         "verb": "reset",
-        "asked": {"fingerprint": text},
+        "asked": f"fingerprint={text}",
         "effect": text,
         "refused": "",
     }

@@ -62,7 +62,7 @@ def read_plan(config: Path | None, env: Mapping[str, str]) -> tuple[Plan, Sequen
             listen=settings.rule.listen,
             auto_reload=settings.rule.auto_reload,
         ),
-        http=HttpPlan(listen=settings.http.listen, hosts=settings.http.hosts),
+        http=HttpPlan(listen=settings.http.listen, hosts=_hosts(settings)),
         alerts=settings.alerts.alerts,
         sources=settings.sources,
         read_at=read_at,

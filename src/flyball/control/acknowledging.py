@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from flyball.control.context import LISTED_MAX, Args, CommandError, Context, bounded, meant
+from flyball.control.orders import note_of
 from flyball.control.problems import Problem, Seen, listed, of_fleet, of_unit, record, seen_by_people
 from flyball.control.views import Look
 from flyball.core.codec import encode
-from flyball.core.event import NOTE_MAX, Acknowledged
+from flyball.core.event import Acknowledged
 from flyball.core.policy import Key
-from flyball.core.time import DAY, FOREVER, SECOND, Instant, format_span, later, seconds, span
+from flyball.core.time import DAY, FOREVER, Instant, format_span, later, seconds, span
 
 PROBLEMS_MAX: Final = 1_000
 """Problems in one answer: more than anybody reads."""
@@ -41,7 +42,7 @@ def snooze(context: Context, args: Args) -> Any:
         raise CommandError("bad_argument", text, remedy="An hour is `seconds` 3600.")
 
     def end(now: Instant) -> Instant:
-        ends = later(now, span(min(length, FOREVER))) if length is not None else span(min(until, FOREVER / SECOND))
+        ends = later(now, span(length)) if length is not None else span(until)
         if not now < ends <= now + SNOOZE_MAX:
             text = f"a problem can be snoozed for up to {format_span(SNOOZE_MAX)}, and not into the past"
             raise CommandError("bad_argument", text, remedy="To hear no more of it while it stays: `acknowledge`.")
@@ -53,9 +54,7 @@ def snooze(context: Context, args: Args) -> Any:
 def _seen(context: Context, args: Args, end: Callable[[Instant], Instant]) -> Any:
     look = context.look()
     until = end(look.now)
-    note = args["note"] or ""
-    if len(note) > NOTE_MAX // 2:
-        raise CommandError("bad_argument", f"a note of {len(note)} characters; allowed: {NOTE_MAX // 2}")
+    note = note_of(context, args["note"] or "")
     problem = _the_one(context, look, args["problem"])
     event = Acknowledged(
         unit=problem.unit,
@@ -63,7 +62,7 @@ def _seen(context: Context, args: Args, end: Callable[[Instant], Instant]) -> An
         until=until,
         count=problem.count,
         by=context.who,
-        note=f"via {context.channel}" + (f": {note}" if note else ""),
+        note=note,
     )
     seen = Seen(by=context.who, at=look.now, until=until, count=problem.count)
     context.governor.submit(event, {**_forgotten(look), record(problem.id): encode(seen)})

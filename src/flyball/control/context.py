@@ -23,6 +23,9 @@ LISTED_MAX: Final = 10
 
 LOCAL: Final = ("cli", "socket")
 """Channels of whoever is on this machine, as the daemon's own user."""
+NUMBER_MAX: Final = 2**53
+"""Beyond this a number is no argument of any verb, and neither a database nor another language keeps it exactly. (NaN is
+on neither side of it.)"""
 
 Args = Mapping[str, Any]
 Poke = Callable[[str, str], None]
@@ -157,7 +160,7 @@ class Command:
                 if kind is float
                 else type(value) is kind
             )
-            if not good:
+            if not good or (kind in (int, float) and not -NUMBER_MAX < value < NUMBER_MAX):
                 wanted = {list: "a list of texts", float: "a number", int: "a whole number", bool: "true or false"}
                 text = f"`{self.name}`: {name} has to be {wanted.get(kind, 'a text')}"
                 raise CommandError("bad_argument", text, remedy="Give it as that.")

@@ -105,11 +105,11 @@ class Links:
         payload, _, signature = token.partition(".")
         given = _bytes_of(signature)
         if len(token) > TOKEN_MAX or not hmac.compare_digest(given, self._sign(payload)):
-            raise _bad()
+            raise bad_link()
         try:
             deed = msgspec.json.decode(_bytes_of(payload), type=Deed)
         except (msgspec.MsgspecError, UnicodeDecodeError):  # signed by another version of ours
-            raise _bad() from None
+            raise bad_link() from None
         if self._governor.clock.now() >= deed.until:
             raise LinkRefused("expired", "This link is too old.", remedy="Look at the page for what can be done now.")
         if self._governor.store.read([_record(deed)]).records:
@@ -170,7 +170,8 @@ def _until(data: bytes) -> Instant:
         return 0
 
 
-def _bad() -> LinkRefused:
+def bad_link() -> LinkRefused:
+    """What to say of one that nobody here made."""
     return LinkRefused("bad", "This is no link of ours, or not all of it.", remedy="Open it from the message itself.")
 
 

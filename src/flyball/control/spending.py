@@ -3,6 +3,7 @@ curve against its limit. It falls where the counter does: when another run begin
 forgave what was spent."""
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, Final
 
 from flyball.control.budgets import BUDGET, Account, accounts
@@ -105,10 +106,14 @@ def _used(event: Event) -> int:
 
 
 def _thinned(points: Sequence[tuple[Instant, int]]) -> list[tuple[float, int]]:
-    """At most so many of them, the last one always: of those that lie close together the last."""
+    """At most so many of them: of those that lie close together the highest and the last."""
     if not points:
         return []
     first, last = points[0][0], points[-1][0]
-    width = max(1, -(-(last - first + 1) // POINTS_MAX))
-    kept = {(at - first) // width: (seconds(at), spent) for at, spent in points}
-    return list(kept.values())
+    width = -(-(last - first + 1) // (POINTS_MAX // 2))
+    kept: list[tuple[Instant, int]] = []
+    for _, close in groupby(points, key=lambda point: (point[0] - first) // width):
+        together = list(close)
+        highest = max(together, key=lambda point: point[1])
+        kept += [highest] if highest == together[-1] else [highest, together[-1]]
+    return [(seconds(at), spent) for at, spent in kept]

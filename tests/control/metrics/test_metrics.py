@@ -10,7 +10,11 @@ from collections.abc import Iterable
 
 import pytest
 
+from flyball.control.alerts.channel import Message
+from flyball.control.alerts.outbox import Outbox, put
+from flyball.control.alerts.records import CHANNEL, CURSOR, Cursor, record
 from flyball.control.board import Board
+from flyball.control.metrics.alerts import of_alerts
 from flyball.control.metrics.labels import OTHER, VALUES_MAX, WORK
 from flyball.control.metrics.metrics import CONTENT_TYPE, FRESH, Metrics
 from flyball.control.metrics.names import METRICS
@@ -18,12 +22,14 @@ from flyball.control.metrics.picture import Picture, look_at, of_board
 from flyball.control.metrics.readings import Reading
 from flyball.control.past import Past
 from flyball.control.views import Look
+from flyball.core.codec import encode
 from flyball.core.decision import Verb
 from flyball.core.event import Cause, Held, Raised, Released, Start, Step, Stepped, Work
 from flyball.core.policy import AnyPolicy, Gate
 from flyball.core.time import DAY, MINUTE
 from flyball.governor import Governor
 from flyball.policies import Breaker, Budget, Session
+from flyball.store import Draft
 from flyball.store.memory import MemoryStore
 from flyball.testing.clock import FakeClock
 from tests.control.metrics.scene import Scraped, measured, parsed
@@ -77,7 +83,6 @@ def test_the_board_and_a_look_give_the_same_picture() -> None:
     scene.everything()
     past = Past()
     board = Board(lambda: Look(scene.governor, past))
-    board.refresh()
     seen, looked = of_board(board), look_at(Look(scene.governor, past))
     assert (dict(seen.states), seen.running, seen.held) == (dict(looked.states), looked.running, looked.held)
     assert seen.problems["critical"] == 2
@@ -189,34 +194,42 @@ def test_versions() -> None:
     assert Scraped().table()["flyball_build_info", python, "1.2.3"] == 1
 
 
-def test_readers_of_the_journal_that_lag() -> None:
-    """How far each is behind; one that is ahead of what was read here is not behind."""
-    scraped = Scraped(policies=[])
-    scraped.metrics.watch("alerts", lambda: 2)
-    scraped.metrics.watch("ahead", lambda: 99)
-    for _ in range(5):
-        scraped.scene.start("coder")
-    table = scraped.table()
-    assert table["flyball_journal_lag_entries", "alerts"] == 3
-    assert table["flyball_journal_lag_entries", "ahead"] == 0
-
-
 def test_other_parts_tell_of_themselves() -> None:
     """Under names of the table; a name that is not in it is left out."""
-    scraped = Scraped()
-    scraped.metrics.add(
-        lambda: [
-            Reading("flyball_alert_deliveries_total", 3, ("phone", "delivered")),
-            Reading("flyball_alert_deliveries_total", 1, ("phone", "failed")),
-            Reading("flyball_http_streams", 7, ("board",)),
-            Reading("flyball_made_up", 1),
-        ]
-    )
+    told = [
+        Reading("flyball_logins_failed_total", 3),
+        Reading("flyball_http_streams", 7),
+        Reading("flyball_made_up", 1),
+    ]
+    scraped = Scraped(sources=[lambda: told])
     text = scraped.text()
     table = parsed(text)
-    assert table["flyball_alert_deliveries_total", "phone", "delivered"] == 3
-    assert table["flyball_http_streams", "board"] == 7
+    assert table["flyball_logins_failed_total",] == 3
+    assert table["flyball_http_streams",] == 7
     assert "made_up" not in text
+
+
+def test_alerts_tell_of_themselves() -> None:
+    """S1-52: what each channel delivered and gave up, what waits, and how far alerts are behind the journal; without
+    channels nothing of it, and what is damaged is left out."""
+    store = MemoryStore()
+    scraped = Scraped(store, policies=[], sources=[lambda: of_alerts(store)])
+    assert not [place for place in scraped.table() if "alert" in place[0]]
+    for _ in range(5):
+        scraped.scene.start("coder")
+    waiting = put(Outbox(sent=3, given_up=1, failures=2), Message(title="coder failed", group="g"), fresh=True, now=0)
+    records = {
+        record(f"{CHANNEL}phone"): encode(waiting),
+        record(f"{CHANNEL}broken"): b"{",
+        CURSOR: encode(Cursor(seq=2)),
+    }
+    store.transact([*records], lambda snapshot: Draft(snapshot.at, {**records}, None))
+    table = scraped.table()
+    assert table["flyball_alert_deliveries_total", "phone", "delivered"] == 3
+    assert table["flyball_alert_deliveries_total", "phone", "given_up"] == 1
+    assert table["flyball_alert_failures", "phone"] == 2
+    assert table["flyball_alerts_waiting",] == 1
+    assert table["flyball_journal_lag_entries", "alerts"] == 3
 
 
 def test_a_part_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -224,7 +237,7 @@ def test_a_part_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None
     broken = True
 
     def fails() -> Iterable[Reading]:
-        yield Reading("flyball_http_streams", 1, ("board",))
+        yield Reading("flyball_http_streams", 1)
         if broken:
             raise ZeroDivisionError
 
@@ -233,10 +246,10 @@ def test_a_part_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None
         for _ in range(3):
             table = scraped.table()
             assert table["flyball_up",] == 1
-            assert ("flyball_http_streams", "board") not in table
+            assert ("flyball_http_streams",) not in table
         assert len(caplog.records) == 1
         broken = False
-        assert scraped.table()["flyball_http_streams", "board"] == 1
+        assert scraped.table()["flyball_http_streams",] == 1
         broken = True
         scraped.table()
         assert len(caplog.records) == 2

@@ -293,8 +293,6 @@ def test_button_of_an_alert(chat: Chat) -> None:
 def test_destructive_button_of_an_alert(chat: Chat) -> None:
     """What concerns all units asks back first."""
     scene = chat.scene
-    scene.governor.submit(Held(scope="fleet", by="ann"))
-    assert chat.scene.governor.store
     for number in range(5):
         scene.start(f"u{number}")
         scene.exit(f"u{number}", fingerprint=f"{number:016x}")

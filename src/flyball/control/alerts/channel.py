@@ -28,6 +28,19 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     destructive: bool = False
 
 
+class ForUser(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a user is told: of their own units alone, and nothing that can be done by whoever runs the fleet."""
+
+    user: str
+    """The label of that name; an address, if they can be told at all."""
+    title: str
+    text: str = ""
+    id: str = ""
+    """The same however often the others are told more: a user is told once, and once that it is over."""
+    thread: str = ""
+    """The same for both."""
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What people get to see. It holds no secret."""
 
@@ -38,8 +51,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: str = ""
     unit: str = ""
     """Whose it is; of several units the first."""
-    user: str = ""
-    """The label `user` of that unit."""
+    users: tuple[ForUser, ...] = ()
+    """What the users whose units these are may be told, each of their own."""
     url: str = ""
     """Where there is more to see: a page of ours."""
     actions: tuple[Action, ...] = ()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from flyball.control.alerts.channel import TEXT_MAX, TITLE_MAX, Action, Message
+from flyball.control.alerts.channel import TEXT_MAX, TITLE_MAX, Action, ForUser, Message
 from flyball.control.alerts.groups import Group, Item
 from flyball.control.alerts.notices import BUDGET, KINDS, LISTED, OF_FLEET
 from flyball.core.time import Instant, format_span
@@ -14,6 +14,10 @@ LINES_MAX: Final = 20
 """Lines of a summary: more is not read on a phone, and it is all in the journal."""
 CHOICES_MAX: Final = 4
 """Answers offered as buttons: no channel takes many more, and one more acknowledges it."""
+USERS_MAX: Final = 20
+"""Users that are told by one message; the newest units beyond them are only known to whoever runs the fleet."""
+USER: Final = "user"
+"""The label that says whose a unit is."""
 OWN: Final[dict[str, str]] = {
     "restart_storm": "the fleet",
     "clock_jumped": "the fleet",
@@ -43,6 +47,7 @@ def message_of(group: Group, now: Instant, *, url: str = "") -> Message:
         severity="info" if over else group.severity,
         kind=group.kind,
         unit=newest.unit,
+        users=_users(group, items, newest),
         url=url,
         actions=() if over else _actions(group, newest, how_many),
         count=max(group.count, how_many, 1),
@@ -79,6 +84,28 @@ def summary_of(held: Sequence[Message], more: int, now: Instant, *, url: str = "
         group="summary",
         id=f"summary-{now}",
     )
+
+
+def _users(group: Group, items: Sequence[Item], newest: Item) -> tuple[ForUser, ...]:
+    """What each user whose units these are may be told. None of them reads of another's."""
+    theirs: dict[str, list[str]] = {}
+    for item in items:
+        if item.unit and item.labels.get(USER):
+            theirs.setdefault(item.labels[USER], []).append(item.unit)
+    found = []
+    for user, units in list(theirs.items())[:USERS_MAX]:
+        who = units[0] if len(units) == 1 else f"{len(units)} of your units: {', '.join(units[:UNITS_MAX])}"
+        thread = f"{group.key}-{group.opened}-{user}"
+        found.append(
+            ForUser(
+                user=user,
+                title=_cut(f"{'Resolved: ' if group.over else ''}{who} {KINDS[group.kind].words}", TITLE_MAX),
+                text=group.text if not group.over and newest.labels.get(USER) == user else "",
+                id=f"{thread}-{'over' if group.over else 'told'}",
+                thread=thread,
+            )
+        )
+    return tuple(found)
 
 
 def _who(group: Group, units: Sequence[str], newest: Item, how_many: int) -> str:

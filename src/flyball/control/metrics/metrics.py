@@ -9,7 +9,7 @@ import logging
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from flyball.control import circuits
@@ -37,8 +37,6 @@ FRESH: Final = 1.0
 """Seconds for which what was told is told again: who asks more often than Prometheus ever does costs no more."""
 BREAKERS_MAX: Final = 200
 """Circuits with a series of their own: one for each provider, or whatever else has one."""
-CONSUMERS_MAX: Final = 20
-"""Readers of the journal that are told of."""
 
 METRICS_CONSUMER: Final = "metrics"
 
@@ -51,10 +49,9 @@ class Metrics:
         governor: Governor,
         picture: Callable[[], Picture],
         *,
-        version: str,
+        version: str = "",
         named: Iterable[str] = (),
         trouble: Callable[[], str] = lambda: "",
-        consumers: Mapping[str, Callable[[], int]] | None = None,
         sources: Iterable[Source] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -62,9 +59,7 @@ class Metrics:
         self._picture = picture
         self._version = version
         self._trouble = trouble
-        self._consumers = dict(consumers or {})
-        """Of each reader of the journal, the last entry that it has read."""
-        self._sources = list(sources)
+        self._sources = tuple(sources)
         self._silent: list[Source] = []
         """Parts that could not tell of themselves the last time."""
         self._clock = clock
@@ -75,19 +70,9 @@ class Metrics:
         self._registry: CollectorRegistry | None = None
         self._text, self._made, self._took = b"", float("-inf"), 0.0
 
-    def add(self, source: Source) -> None:
-        """Ask that part of the daemon, too."""
-        self._sources.append(source)
-
-    def watch(self, consumer: str, cursor: Callable[[], int]) -> None:
-        """Tell how far that reader of the journal is behind."""
-        if len(self._consumers) < CONSUMERS_MAX:
-            self._consumers[consumer] = cursor
-
     def reserve(self, named: Iterable[str]) -> None:
-        """These units are in the settings now: they come before others that have no series yet."""
-        with self._lock:
-            self._tally.units.reserve(named)
+        """These units are in the settings now: they come before others that have no series yet. Waits for nothing."""
+        self._tally.units.reserve(named)
 
     def render(self) -> bytes:
         """What Prometheus reads. Blocks."""
@@ -103,8 +88,11 @@ class Metrics:
 
     def _registered(self) -> "CollectorRegistry":
         if self._registry is None:
+            from importlib.metadata import version  # noqa: PLC0415 - see above
+
             from prometheus_client import CollectorRegistry, ProcessCollector  # noqa: PLC0415 - see above
 
+            self._version = self._version or version("flyball-governor")
             self._registry = CollectorRegistry(auto_describe=False)
             self._registry.register(self)
             ProcessCollector(registry=self._registry)
@@ -185,8 +173,6 @@ class Metrics:
         yield Reading("flyball_journal_entries_total", last)
         yield Reading("flyball_journal_lag_entries", left, (METRICS_CONSUMER,))
         yield Reading("flyball_journal_missed_entries_total", self._tally.missed, (METRICS_CONSUMER,))
-        for consumer, cursor in self._consumers.items():
-            yield Reading("flyball_journal_lag_entries", max(0, last - cursor()), (consumer,))
 
     def _units(self) -> Iterator[Reading]:
         picture = self._picture()

@@ -25,7 +25,8 @@ class Picture:
 
 
 def of_board(board: Board) -> Picture:
-    """As the page has it: nothing is looked at for it."""
+    """As the page has it. Nobody else keeps it up to date while no page is open."""
+    board.refresh()
     rows, states = board.rows(), _nothing()
     states.update(str(row.state) for row in rows)
     problems = Counter(dict.fromkeys(SEVERITIES, 0))

@@ -91,7 +91,7 @@ class Polling:
             late = self._listened is None or self._clock() - self._listened > self._stale_after
             try:
                 updates = await self._api.news(self._inbox.next, wait=not late)
-                await self._handle(updates, late=late)
+                fresh = await self._handle(updates, late=late)
             except ApiError as error:
                 failures += 1
                 await asyncio.sleep(self._failed(error, failures))
@@ -109,6 +109,8 @@ class Polling:
             if len(updates) < self._full:
                 self._listened = self._clock()
                 await self._tell_dropped()
+            if updates and not fresh:
+                await asyncio.sleep(FIRST_WAIT)  # it says the same again and again: that must not be asked for at once
 
     async def _begin(self) -> None:
         """Say what was interrupted, and what there is to say. None of it has to work."""
@@ -142,13 +144,13 @@ class Polling:
 
     # Updates.
 
-    async def _handle(self, updates: Sequence[Update], *, late: bool) -> None:
-        """Each in its turn, and once."""
-        passed: int | None = None
+    async def _handle(self, updates: Sequence[Update], *, late: bool) -> bool:
+        """Each in its turn, and once; whether any of them was new."""
+        fresh, passed = False, None
         for update in sorted(updates, key=lambda one: one.number):
             if self._inbox.handled(update.number):
                 continue
-            passed = update.number
+            fresh, passed = True, update.number
             if isinstance(update, Said | Pressed) and await self._heeds(update):
                 if self._is_stale(update, late=late):
                     continue
@@ -156,6 +158,7 @@ class Polling:
                 passed = None
         if passed is not None:
             await self._inbox.claim(passed)
+        return fresh
 
     async def _heeds(self, update: Said | Pressed) -> bool:
         """Whether it is for us, and from somebody who is listed; whoever is not is told."""

@@ -15,13 +15,17 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from flyball.control.context import Args, Caller, CommandError, Right
-from flyball.control.links import PATH, Deed, LinkRefused, Links
+from flyball.control.links import PATH, Deed, LinkRefused, Links, bad_link
 from flyball.control.trail import effect_of
 from flyball.control.web.form import STYLE
-from flyball.errors import FlyballError
+from flyball.errors import FlyballError, StoreError
 
 ANSWER_MAX: Final = 30.0
 """Seconds for an answer of the daemon. Longer than this a phone does not wait either."""
+SHOWS: Final = ("GET", "HEAD")
+DOES: Final = "POST"
+METHODS: Final = [*SHOWS, DOES, "PUT", "PATCH", "DELETE", "OPTIONS"]
+"""All of them: what is wrong with a method is wrong with the link, too."""
 VALUE_MAX: Final = 200
 """Characters of one argument that are shown."""
 
@@ -46,25 +50,24 @@ _PAGE: Final = """<!doctype html>
 """
 
 
-def routes(links: Links, ask: Ask, home: asyncio.AbstractEventLoop) -> Sequence[BaseRoute]:
-    """Where links lead to. `ask` asks the daemon, whose loop is `home`."""
+def routes(links: Links | None, ask: Ask, home: asyncio.AbstractEventLoop) -> Sequence[BaseRoute]:
+    """Where links lead to; None: there are no links, so every one is wrong. `ask` asks the daemon, whose loop is
+    `home`."""
 
-    async def show(request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         try:
+            if links is None or request.method not in (*SHOWS, DOES):
+                raise bad_link()
+            if request.method == DOES:
+                return await do(await run_in_threadpool(links.use, request.path_params["token"]))
             deed = await run_in_threadpool(links.read, request.path_params["token"])
         except LinkRefused as error:
             return _refused(error)
-        except FlyballError:
+        except StoreError:
             return _trouble()
         return _page(deed.label or deed.verb, _told(deed))
 
-    async def do(request: Request) -> Response:
-        try:
-            deed = await run_in_threadpool(links.use, request.path_params["token"])
-        except LinkRefused as error:
-            return _refused(error)
-        except FlyballError:
-            return _trouble()
+    async def do(deed: Deed) -> Response:
         caller = Caller(f"link:{deed.channel}", "link", Right.OPERATE)
         try:
             data = await _asked(ask(caller, deed.verb, deed.args), home)
@@ -73,8 +76,7 @@ def routes(links: Links, ask: Ask, home: asyncio.AbstractEventLoop) -> Sequence[
             return _page("Not done", said, 409)
         return _page("Done", f"<p>{escape(effect_of(data) or deed.label or deed.verb)}</p>")
 
-    path = PATH + "{token}"
-    return [Route(path, show, methods=["GET", "HEAD"]), Route(path, do, methods=["POST"])]
+    return [Route(PATH + "{token:path}", answer, methods=METHODS)]
 
 
 async def _asked(work: Awaitable[Any], home: asyncio.AbstractEventLoop) -> Any:

@@ -19,9 +19,12 @@ class Attempts:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._failed: deque[tuple[float, str]] = deque(maxlen=OF_ALL_MAX)
+        self.total = 0
+        """Since the daemon started."""
 
     def failed(self, address: str) -> None:
         """One more."""
+        self.total += 1
         self._failed.append((self._now(), address))
 
     def wait(self, address: str) -> float:

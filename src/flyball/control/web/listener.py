@@ -52,6 +52,7 @@ class Web:
         self._ending: asyncio.Event | None = None
         self._opened: asyncio.Future[None] | None = None
         self._streams: Streams | None = None
+        self._attempts = Attempts()
         self._ready = False
         self.address = ""
         """Where it listens, as a browser wants it; nothing: nowhere."""
@@ -80,6 +81,11 @@ class Web:
     def streams(self) -> int:
         """How many watch."""
         return len(self._streams) if self._streams is not None else 0
+
+    @property
+    def failed_logins(self) -> int:
+        """How many tokens and codes were wrong."""
+        return self._attempts.total
 
     def link(self, name: str = "") -> tuple[str, str]:
         """An address that logs in once, as the token of that name; not given: as the first admin. And that name.
@@ -123,7 +129,7 @@ class Web:
             home=home,
             tokens=self._tokens,
             logins=self._logins,
-            attempts=Attempts(),
+            attempts=self._attempts,
             hosts=hosts,
             streams=streams,
             is_ready=lambda: self._ready,

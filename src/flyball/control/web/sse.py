@@ -31,6 +31,7 @@ BREATH: Final = 0.001
 START: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
+    (b"connection", b"close"),
     (b"x-accel-buffering", b"no"),
 )
 

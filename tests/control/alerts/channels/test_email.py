@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from flyball.config.alerts import Email
-from flyball.control.alerts.channel import ChannelError
+from flyball.control.alerts.channel import ChannelError, ForUser
 from flyball.control.alerts.channels import open_channel
 from flyball.core.time import SECOND, Span
 from tests.control.alerts.channels.stage import HORSE, LINK, MESSAGE, QUICK, WRONG, failed, sent
@@ -76,35 +76,66 @@ def test_one_thread() -> None:
     assert "Reset" not in body.get_content()
 
 
+def _for(user: str, *, over: bool = False) -> ForUser:
+    words = f"{'Resolved: ' if over else ''}{user} over its budget"
+    return ForUser(user=user, title=words, text="1.00 USD", id=f"{user}-{over}", thread=user)
+
+
 def test_user_is_told() -> None:
-    """The user whom it is about gets a mail of their own, without links to act by and without the others' addresses
-    (S1-37); a later one is in the same thread."""
-    spent = replace(MESSAGE, title="session ann-7 over its budget", user="ann@example.com")
+    """Each user whom it is about gets a mail of their own, of their own units, without links to act by and without the
+    others' addresses (S1-37)."""
+    spent = replace(
+        MESSAGE, title="2 units over their budget", users=(_for("ann@example.com"), _for("bob@example.com"))
+    )
     with MailServer() as server:
-        settings = _settings(server.port, to=("ops@example.org", "user"))
-        first = sent(settings, spent)
-        sent(settings, replace(spent, id="2"), first)
-    assert [received.to for received in server.mails] == [["ops@example.org"], ["ann@example.com"]] * 2
+        sent(_settings(server.port, to=("ops@example.org", "user")), spent)
+    assert [received.to for received in server.mails] == [["ops@example.org"], ["ann@example.com"], ["bob@example.com"]]
     told = server.mails[1].mail
-    assert (told["To"], told["Subject"]) == ("ann@example.com", "session ann-7 over its budget")
-    assert LINK not in told.as_string()
-    assert "ops@example.org" not in told.as_string()
-    assert server.mails[3].mail["In-Reply-To"] == told["Message-ID"] != server.mails[0].mail["Message-ID"]
+    assert (told["To"], told["Subject"]) == ("ann@example.com", "ann@example.com over its budget")
+    for hidden in (LINK, MESSAGE.url, "ops@example.org", "bob@example.com", "2 units", MESSAGE.text):
+        assert hidden not in told.as_string()
+
+
+def test_user_is_told_once() -> None:
+    """However often the others are told more, a user is told once, and once that it is over, in the same thread."""
+    with MailServer() as server:
+
+        async def play() -> None:
+            channel = open_channel(_settings(server.port, to=("ops@example.org", "user")))
+            first = await channel.send(replace(MESSAGE, users=(_for("ann@example.com"),)), None)
+            both = (_for("ann@example.com"), _for("bob@example.com"))
+            await channel.send(replace(MESSAGE, id="2", users=both), first)
+            over = (_for("ann@example.com", over=True),)
+            await channel.send(replace(MESSAGE, id="3", resolved=True, users=over), first)
+            await channel.close()
+
+        asyncio.run(play())
+    assert [received.to[0][:3] for received in server.mails] == ["ops", "ann", "ops", "bob", "ops", "ann"]
+    told, over = server.mails[1].mail, server.mails[5].mail
+    assert told["References"] == over["References"]
+    assert told["Message-ID"] != over["Message-ID"]
+
+
+def test_users_are_not_asked_for() -> None:
+    """Where the settings do not say so, users get no mail."""
+    with MailServer() as server:
+        sent(_settings(server.port), replace(MESSAGE, users=(_for("ann@example.com"),)))
+    assert [received.to for received in server.mails] == [["ops@example.org"]]
 
 
 @pytest.mark.parametrize("user", ["", "ann", "ann@", "a\r\nBcc: x@example.org", "ann@example.org, eve@example.org"])
 def test_user_without_address(user: str) -> None:
     """A user that is no address gets no mail, and is no error."""
     with MailServer() as server:
-        assert sent(_settings(server.port, to=("user",)), replace(MESSAGE, user=user)) == ""
-        sent(_settings(server.port, to=("user", "ops@example.org")), replace(MESSAGE, user=user))
+        assert sent(_settings(server.port, to=("user",)), replace(MESSAGE, users=(_for(user),))) == ""
+        sent(_settings(server.port, to=("user", "ops@example.org")), replace(MESSAGE, users=(_for(user),)))
     assert [received.to for received in server.mails] == [["ops@example.org"]]
 
 
 def test_one_part_fails() -> None:
     """When the user could not be told, the next attempt tells the user, and not the others a second time; when the
     others could not be, the user is told all the same."""
-    message = replace(MESSAGE, user="ann@example.com")
+    message = replace(MESSAGE, users=(_for("ann@example.com"),))
     with MailServer() as server:
 
         async def play(refused: str) -> None:

@@ -158,6 +158,7 @@ def test_nobody_there() -> None:
     assert "refused the connection" in str(error)
 
 
+@pytest.mark.usefixtures("trust_anew")
 def test_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A certificate that nobody signed is not trusted, and nothing is sent; trusted by the machine, it is."""
     made = certificates.make(tmp_path)
@@ -166,15 +167,8 @@ def test_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         error = failed(settings)
         assert not site.asked
         monkeypatch.setenv("SSL_CERT_FILE", str(made.file))
-        monkeypatch.setattr(http_client, "certificates", http_client.certificates.__wrapped__)
-        monkeypatch.setattr(http_client, "trust", _trust)
-        monkeypatch.setattr("flyball.control.alerts.channels.posting.trust", _trust)
+        http_client.certificates.cache_clear()
         sent(settings)
     assert error.retry
     assert "is not trusted" in str(error)
     assert msgspec.json.decode(site.asked[0].body)["topic"] == "watch"
-
-
-async def _trust() -> object:
-    """Anew: the variable changed."""
-    return http_client.certificates.__wrapped__()

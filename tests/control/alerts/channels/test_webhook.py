@@ -97,7 +97,7 @@ def test_failures(reply: Reply | type[Exception], retry: bool) -> None:
     assert error.retry is retry
 
 
-@pytest.mark.parametrize("url", ["http://[", "http://ex ample.org/", "ftp://example.org/", "http://127.0.0.1:99999/"])
+@pytest.mark.parametrize("url", ["http://[", "http:///path", "ftp://example.org/", "http://127.0.0.1:99999/"])
 def test_bad_address(url: str) -> None:
     """An address that is none is a failure that trying again does not mend."""
     assert not failed(WebhookChannel(name="hook", url=url, secret=SIGNS)).retry

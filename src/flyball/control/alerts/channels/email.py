@@ -39,6 +39,10 @@ log = logging.getLogger(__name__)
 
 SAID_MAX: Final = 200
 """Characters of what the server says was wrong."""
+TOLD_MAX: Final = 10_000
+"""Users of whom it is known that they were told."""
+EVERYBODY: Final = "to"
+"""What the mail to all who are listed is called, among the parts of a message."""
 PERMANENT: Final = 500
 """From this code on, another attempt meets the same."""
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
@@ -60,6 +64,8 @@ class Mail:
         encoded = [base64.b64encode(part).decode() for part in (settings.password.encode(), both)]
         self._secrets = [settings.password, *encoded] if settings.password else []
         self._parts = Parts()
+        self._told: dict[str, str] = {}
+        """Ids of what users were told. After a restart they may be told once more, under the same Message-ID."""
         self._trusted: ssl.SSLContext | None = None
         self._lines: list[smtplib.SMTP] = []
         """Connections that are open."""
@@ -67,18 +73,16 @@ class Mail:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mail")
 
     async def send(self, message: Message, previous: str | None) -> str:
-        own = hashlib.blake2b((message.id or secrets.token_hex(16)).encode(), digest_size=16).hexdigest()
+        own = _id_of(message.id)
         first = previous or own
         sender, taken = self._settings.sender, self._parts.of(message.id)
         mails: list[_Part] = []
         if self._to:
-            mails.append(("to", self._to, composed(message, sender, self._to, own, first)))
-        if USER in self._settings.to and _ADDRESS.fullmatch(message.user) and message.user not in self._to:
-            told, to = replace(message, actions=(), url=""), (message.user,)
-            mails.append((USER, to, composed(told, sender, to, f"{own}.{USER}", f"{first}.{USER}")))
-        if not mails:
-            return ""
+            mails.append((EVERYBODY, self._to, composed(message, sender, self._to, own, first)))
+        mails += self._to_users(message)
         left = [part for part in mails if part[0] not in taken]
+        if not left:
+            return first if self._to else ""
         work = asyncio.get_running_loop().run_in_executor(self._thread, self._deliver, left, taken)
         try:
             await asyncio.wait_for(asyncio.shield(work), self._seconds)
@@ -92,7 +96,21 @@ class Mail:
             self._hang_up()
             work.add_done_callback(_unheard)
             raise
-        return first
+        self._told.update({part: "" for part in taken if part != EVERYBODY})
+        while len(self._told) > TOLD_MAX:
+            del self._told[next(iter(self._told))]
+        return first if self._to else ""
+
+    def _to_users(self, message: Message) -> "list[_Part]":
+        """Mails to users who were not told yet."""
+        mails: list[_Part] = []
+        for one in message.users if USER in self._settings.to else ():
+            if one.user in self._to or one.id in self._told or not _ADDRESS.fullmatch(one.user):
+                continue
+            told = replace(message, title=one.title, text=one.text, actions=(), url="")
+            own, thread = _id_of(one.id), _id_of(one.thread)
+            mails.append((one.id, (one.user,), composed(told, self._settings.sender, (one.user,), own, thread)))
+        return mails
 
     async def close(self) -> None:
         self._hang_up()
@@ -198,6 +216,10 @@ def _tls_line(opened: Callable[[smtplib.SMTP], None]) -> type[smtplib.SMTP_SSL]:
             return super().connect(*args, **more)
 
     return Line
+
+
+def _id_of(known: str) -> str:
+    return hashlib.blake2b((known or secrets.token_hex(16)).encode(), digest_size=16).hexdigest()
 
 
 def _passes(code: int) -> bool:

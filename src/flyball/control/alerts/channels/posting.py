@@ -51,6 +51,8 @@ class Answer:
 async def post(url: str, body: bytes, headers: Mapping[str, str], timeout: Span) -> Answer:
     """Send it. ChannelError if there is no answer."""
     host = shown(url)[1]
+    if not host:
+        raise ChannelError("its address is none", retry=False)
     seconds = timeout / SECOND
     sent = {"content-type": "application/json", "accept-encoding": "identity", "user-agent": "flyball", **headers}
     try:

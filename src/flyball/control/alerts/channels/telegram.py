@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 BUTTONS_MAX: Final = 6
 """Under one message: what fits on a phone without scrolling."""
+TEXT_UNITS_MAX: Final = 3_500
+"""Units of UTF-16 that a text may have: Telegram counts in them, takes 4,096, and there is a title too."""
 LABEL_MAX: Final = 40
 """Characters of a button. Telegram cuts longer ones where nobody sees it."""
 MARKS: Final = {"info": "ℹ️", "warning": "⚠️", "critical": "🚨"}
@@ -107,7 +109,7 @@ def written(message: Message, *, bot: bool) -> dict[str, Any]:
     mark = RESOLVED_MARK if message.resolved else MARKS.get(message.severity, MARKS["warning"])
     text = f"{mark} <b>{html.escape(message.title, quote=False)}</b>"
     if message.text:
-        text += f"\n{html.escape(message.text, quote=False)}"
+        text += f"\n{html.escape(_cut(message.text), quote=False)}"
     if message.url:
         text += f'\n<a href="{html.escape(message.url)}">Open the page</a>'
     said: dict[str, Any] = {"text": text, "parse_mode": "HTML", "link_preview_options": {"is_disabled": True}}
@@ -122,6 +124,13 @@ def _button(action: Action, *, bot: bool) -> Mapping[str, str] | None:
     if bot:
         return {"text": label, "callback_data": data_of(action.verb, action.args)}
     return {"text": label, "url": action.url} if action.url else None
+
+
+def _cut(text: str) -> str:
+    data = text.encode("utf-16-le")
+    if len(data) <= 2 * TEXT_UNITS_MAX:
+        return text
+    return data[: 2 * TEXT_UNITS_MAX].decode("utf-16-le", "ignore") + "…"
 
 
 def _description(answer: Answer) -> str:

@@ -32,7 +32,7 @@ export function Audit({ query: { q = "", who = "", verb = "" } }) {
         ${({ audit }) => html`<${Table}
           label="Orders, newest first"
           head=${["when", "who", "channel", "verb", "asked", "effect"]}
-          rows=${newest(audit).filter((one) => holds(q, one.by, one.channel, one.verb, asText(one.asked), asText(one.effect))).map(line)}
+          rows=${newest(audit).filter((one) => holds(q, one.by, one.channel, one.verb, one.asked, one.effect)).map(line)}
           empty=${audit.length ? "No order fits the filter." : "Nobody ordered anything yet."}
         />`}
       <//>
@@ -48,10 +48,6 @@ function newest(audit) {
   return [...audit].sort((one, other) => other.seq - one.seq);
 }
 
-function asText(value) {
-  return typeof value === "string" ? value : value === null || value === undefined ? "" : JSON.stringify(value);
-}
-
 function line(one) {
   return {
     key: one.seq,
@@ -61,10 +57,10 @@ function line(one) {
       html`<${Name} text=${one.by || "a person"} />`,
       one.channel,
       html`<b>${one.verb}</b>`,
-      html`<${Long} text=${asText(one.asked)} max=${200} />`,
+      html`<${Long} text=${one.asked} max=${200} />`,
       one.refused
-        ? html`<span class="bad">refused: <${Long} text=${asText(one.refused)} max=${200} /></span>`
-        : html`<${Long} text=${asText(one.effect)} max=${200} />`,
+        ? html`<span class="bad">refused: <${Long} text=${one.effect || one.refused} max=${200} /></span>`
+        : html`<${Long} text=${one.effect} max=${200} />`,
     ],
   };
 }

@@ -13,8 +13,8 @@ export function isOver(row) {
 export function stateOf(row, at) {
   if (row.state === "cooling") return [row.until ? `cooldown ${length(row.until - at)}` : "cooldown", "busy"];
   if (row.running && (row.state === "healthy" || row.state === "degraded")) {
-    const word = row.state === "healthy" ? "running" : "flapping";
-    return [row.since ? `${word} ${length(at - row.since)}` : word, tone(row.state)];
+    const text = row.since ? `running ${length(at - row.since)}` : "running";
+    return [row.state === "healthy" ? text : `${text}, flaps`, tone(row.state)];
   }
   if (isOver(row) && !["quarantined", "halted", "failed"].includes(row.state)) return ["over budget", "bad"];
   if (row.state === "healthy") return ["ready", "idle"];

@@ -73,8 +73,8 @@ function Timeline({ timeline }) {
     ${[...timeline].reverse().map(
       (one) => html`<li key=${one.seq}>
         <${Clock} at=${one.at} />${" "}
-        ${one.by && !one.text.includes(one.by) ? html`<b><${Name} text=${one.by} /></b> ` : null}
-        <span class=${one.tone ?? ""}><${Long} text=${one.text} max=${300} /></span>
+        <span class=${one.tone}><${Long} text=${one.text} max=${300} /></span>
+        ${one.by && !one.text.includes(one.by) ? html`<span class="dim"> · <${Name} text=${one.by} /></span>` : null}
       </li>`,
     )}
   </ol>`;

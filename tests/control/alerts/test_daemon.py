@@ -1,0 +1,160 @@
+"""Alerts of a real daemon, as they arrive at a server that people's phones listen to."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.daemon.site import Site, has_ended, until
+
+FAILS = {"command": ["sh", "-c", "echo Boom >&2; exit 3"]}
+
+
+class Phone:
+    """What an ntfy server does: takes messages. It can be out of order."""
+
+    def __init__(self) -> None:
+        self.got: list[dict[str, Any]] = []
+        self.asked = 0
+        self.works = True
+        self.answers = threading.Event()
+        self.answers.set()
+        phone = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                phone.asked += 1
+                if phone.works:
+                    phone.got.append(body)
+                phone.answers.wait(30)
+                try:
+                    self.send_response(200 if phone.works else 503)
+                    self.send_header("content-type", "application/json")
+                    self.end_headers()
+                    self.wfile.write(b"{}")
+                except OSError:
+                    pass
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    @property
+    def titles(self) -> list[str]:
+        return [body["title"] for body in self.got]
+
+    def close(self) -> None:
+        self.answers.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def phone() -> Iterator[Phone]:
+    found = Phone()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    place = Site(tmp_path, FLYBALL_ALERTS__GROUP_WAIT_SECONDS="0.05", NO_PROXY="127.0.0.1")
+    yield place
+    place.clean()
+
+
+def settings(phone: Phone, **more: Any) -> dict[str, Any]:
+    return {"channels": {"phone": {"type": "ntfy", "url": phone.url, "topic": "t0p1c"}}, **more}
+
+
+def kill(site: Site) -> None:
+    """kill -9, the guardian included: nothing is told to end."""
+    pids = site.ping()
+    os.kill(pids["guardian"], signal.SIGKILL)
+    os.kill(pids["pid"], signal.SIGKILL)
+    until(lambda: has_ended(pids["pid"]) and has_ended(pids["guardian"]), "the death")
+
+
+@pytest.mark.slow
+def test_killed_before_it_was_sent(site: Site, phone: Phone) -> None:
+    """An alert whose daemon was killed with -9 before the server answered is sent by the next daemon; and what the
+    server took before is the same message for it."""
+    site.write({"shop": FAILS}, alerts=settings(phone))
+    phone.answers.clear()
+    site.flyball("up", "-d")
+    until(lambda: "shop quarantined" in phone.titles, "the first attempt")
+    kill(site)
+    phone.answers.set()
+    first = [body for body in phone.got if body["title"] == "shop quarantined"]
+    site.flyball("up", "-d")
+    until(lambda: len(phone.got) > len(first), "the second attempt")
+    told = [body for body in phone.got if body["title"] == "shop quarantined"]
+    assert len({body["sequence_id"] for body in told}) == 1
+    until(lambda: site.ask("alerts")["channels"][0]["pending"] == 0, "that it is written")
+    site.down()
+
+
+@pytest.mark.slow
+def test_killed_while_the_server_was_down(site: Site, phone: Phone) -> None:
+    """What could not be sent waits in the store, over a kill -9, until it can."""
+    site.write({"shop": FAILS}, alerts=settings(phone))
+    phone.works = False
+    site.flyball("up", "-d")
+    until(lambda: phone.asked, "an attempt")
+    kill(site)
+    phone.works = True
+    site.flyball("up", "-d")
+    until(lambda: "shop quarantined" in phone.titles, "the alert")
+    site.ask("reset", all=True)
+    site.down()
+
+
+@pytest.mark.slow
+def test_whole_way(site: Site, phone: Phone) -> None:
+    """A rule's message, a test and its result, what is open and how the channel is: as people use it; and the topic,
+    which is as good as a password, is shown nowhere."""
+    rules = {"greet": {"triggers": [{"command": True}], "actions": [{"notify": "hello from a rule"}]}}
+    site.write({"idle": {"command": "sleep 1000"}}, rules=rules, alerts=settings(phone))
+    site.flyball("up", "-d")
+    assert "phone: sent" in site.flyball("alerts", "test").stdout
+    assert phone.titles == ["flyball: a test"]
+    assert site.flyball("alerts", "test", "fone", code=2).stderr.startswith("error: no channel 'fone'; did you mean")
+    site.ask("trigger", rule="greet")
+    until(lambda: any(body["message"].startswith("hello from a rule") for body in phone.got), "the rule's message")
+    shown = site.flyball("alerts").stdout
+    assert "greet" in shown
+    assert "works" in shown
+    phone.works = False
+    failed = site.flyball("alerts", "test", "phone", code=1).stdout
+    assert "failing" in failed
+    everything = (
+        shown + failed + site.log() + site.flyball("config", str(site.file)).stdout + json.dumps(site.ask("audit"))
+    )
+    assert "t0p1c" not in everything
+    site.down()
+    site.flyball("alerts", "test", code=2)
+
+
+@pytest.mark.slow
+def test_reload(site: Site, phone: Phone) -> None:
+    """A channel that a reload brings is used at once."""
+    site.write({"idle": {"command": "sleep 1000"}})
+    site.flyball("up", "-d")
+    assert "no channels" in site.flyball("alerts").stdout
+    site.write({"idle": {"command": "sleep 1000"}}, alerts=settings(phone))
+    site.flyball("reload")
+    assert "phone: sent" in site.flyball("alerts", "test").stdout
+    site.down()
