@@ -16,12 +16,13 @@ def ask(cost: str) -> bool:
     path = os.environ.get("NOTIFY_SOCKET")
     if not path:
         return True
-    step = {"pattern": "edit", "call": str(time.time_ns()), "cost": {"usd": cost}}
+    step = {"pattern": "edit", "call": str(time.time_ns())}
+    asked = {**step, "cost": {"usd": cost}}
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
         asking.bind(f"{folder}/answer")
         asking.settimeout(10)
         asking.connect(path)
-        asking.send(f"X_FLYBALL_STEP={json.dumps(step)}\nX_FLYBALL_RUN={os.environ['FLYBALL_RUN']}".encode())
+        asking.send(f"X_FLYBALL_STEP={json.dumps(asked)}\nX_FLYBALL_RUN={os.environ['FLYBALL_RUN']}".encode())
         answer: dict[str, Any] = json.loads(asking.recv(65_536))
         if answer["verb"] != "proceed":
             print("told to wrap up:", *(reason["text"] for reason in answer["reasons"]))

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from flyball.config.telegram import Telegram
     from flyball.control.alerts.service import AlertService
     from flyball.control.metrics.metrics import Metrics
+    from flyball.control.metrics.traces import Tracer
     from flyball.control.telegram.bot import TelegramBot
     from flyball.control.web.listener import Web
     from flyball.rulebook import Rulebook
@@ -105,6 +106,7 @@ class Daemon:
         self._web: Web | None = None
         self._metrics: Metrics | None = None
         """None: they are off, both."""
+        self._tracer: Tracer | None = None
         self._complaint = ""
         """Why the settings in the files are not those in force."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -120,6 +122,7 @@ class Daemon:
             await server.open()
             self._listen()
             await self._open_web()
+            await self._begin_traces(self._plan.traces)
             await self._use_alerts(self._fleet.plan.alerts)
             await self._fleet.begin()
             await self._begin_rules(booting=True)
@@ -128,6 +131,7 @@ class Daemon:
             await self._ending.wait()
             await self._end()
         finally:
+            await self._end_traces()
             await self._close_web()
             await self._use_alerts(Alerts())
             await server.close()
@@ -263,7 +267,16 @@ class Daemon:
 
     @property
     def act(self) -> "Sequence[BaseRoute]":
-        return ()
+        """Links that are out stay good when the settings change: whether there are new ones is the alerts' business."""
+        from flyball.control.links import Links, key_of  # noqa: PLC0415 - it comes with the web
+        from flyball.control.web.act import routes  # noqa: PLC0415 - as above
+
+        links: Links | None = None
+        try:
+            links = Links(self._governor, key_of(self._folder), "")
+        except FlyballError as error:
+            log.error("links in alerts cannot be used: %s. %s", error, error.remedy)
+        return routes(links, self.ask, self._loop)
 
     @property
     def _trouble(self) -> str:
@@ -341,6 +354,20 @@ class Daemon:
         if web is not None:
             await web.stop()
 
+    async def _begin_traces(self, exporter: str) -> None:
+        """Before the units. What makes them is in memory only where somebody asked for them."""
+        if exporter:
+            from flyball.control.metrics.traces import Tracer, Traces, exporter_of  # noqa: PLC0415 - see above
+
+            traces = await asyncio.to_thread(lambda: Traces(self.store, exporter_of(exporter)))
+            self._tracer = Tracer(traces)
+            self._tracer.start()
+
+    async def _end_traces(self) -> None:
+        tracer, self._tracer = self._tracer, None
+        if tracer is not None:
+            await asyncio.to_thread(tracer.stop)
+
     async def _login_link(self, _who: str, args: Args) -> dict[str, Any]:
         if self._web is None:
             raise CommandError("no_page", "this daemon serves no page", remedy="Set `http.listen`, then restart it.")
@@ -408,8 +435,9 @@ class Daemon:
         if self._alerts is None and settings.channels:
             from flyball.control.alerts.opening import open_service  # noqa: PLC0415 - in memory only where it is used
 
-            bot = self._fleet.plan.telegram is not None
-            self._alerts = open_service(self._governor, settings, self._folder, bot=bot)
+            bot = self._fleet.plan.telegram
+            token = bot.token if bot is not None else ""
+            self._alerts = open_service(self._governor, settings, self._folder, bot=token)
             await self._alerts.start()
 
     def _tell(self, rule: str, text: str) -> None:

@@ -148,6 +148,8 @@ USED_ELSEWHERE = {
     "rule.listen": "webhooks",
     "rule.auto_reload": "the daemon",
     "rules_dir": "the reader of settings",
+    "logs.format": "the daemon's log",
+    "traces.exporter": "the daemon",
     "journal.max_entries": "the store",
     "journal.max_sessions": "the guard of a program",
     "prices.unknown": "the prices of models",

@@ -151,3 +151,54 @@ def test_until_is_shown(scene: Scene) -> None:
     scene.governor.submit(_asked("b", until=scene.clock.now() + MINUTE))
     assert [question["until"] is None for question in _questions(scene)] == [True, False]
     assert FOREVER not in [question["until"] for question in _questions(scene)]
+
+
+# Saying yes.
+
+
+@pytest.mark.parametrize("choices", [("yes", "no"), ("No", "YES"), ("approve", "reject"), ("deny", "Allow")], ids=str)
+def test_approved(scene: Scene, choices: tuple[str, ...]) -> None:
+    """Yes, in the word that was offered; it is an answer as any other."""
+    _answer(scene, "yes")
+    scene.governor.submit(_asked("b", "Really?", choices=choices))
+    said = answer(scene.context(), "approve", {"unit": "shop"})
+    assert said["answer"] in choices
+    assert said["answer"].casefold() in ("yes", "approve", "allow")
+    assert _last(scene) == Answered(
+        unit="shop", run="r1", id="b", answer=said["answer"], heard=True, by="ann", note="via test"
+    )
+    assert _questions(scene) == []
+
+
+def test_approved_is_the_one_that_can_be(scene: Scene) -> None:
+    """Of several questions the only one that has a yes; of several that have one, the one whose id is given."""
+    scene.governor.submit(_asked("b", "Which one?"))
+    assert answer(scene.context(), "approve", {"unit": "shop"})["question"]["id"] == "3fa90001"
+    for name in ("c", "d"):
+        scene.governor.submit(_asked(name, choices=("yes", "no")))
+    with pytest.raises(CommandError, match="asks 2 questions"):
+        answer(scene.context(), "approve", {"unit": "shop"})
+    assert answer(scene.context(), "approve", {"unit": "shop", "id": "d"})["question"]["id"] == "d"
+    assert [question["id"] for question in _questions(scene)] == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "args", "code", "text"),
+    [
+        ({"choices": ("red", "blue")}, {"id": "b"}, "bad_argument", "not answered by a yes: it takes red, blue"),
+        ({}, {"id": "b"}, "bad_argument", "not answered by a yes: it takes any words"),
+        ({"choices": ("yes please", "no")}, {"id": "b"}, "bad_argument", "not answered by a yes"),
+        ({}, {"unit": "other"}, "not_found", "other asks nothing"),
+        ({}, {"unit": "shp"}, "unknown_unit", "did you mean shop"),
+    ],
+    ids=lambda case: str(case)[:40],
+)
+def test_what_is_not_approved(scene: Scene, asked: dict[str, Any], args: dict[str, Any], code: str, text: str) -> None:
+    """Nothing that was not offered is taken for a yes; the question stays open."""
+    scene.start("other")
+    scene.governor.submit(_asked("b", "Which?", **asked))
+    before = scene.governor.store.read(()).seq
+    with pytest.raises(CommandError) as raised:
+        answer(scene.context(), "approve", {"unit": "shop", **args})
+    assert (raised.value.code, text in str(raised.value)) == (code, True)
+    assert scene.governor.store.read(()).seq == before

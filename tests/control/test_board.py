@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from flyball.control.board import Board
 from flyball.control.commands import answer
 from flyball.control.past import Past
-from flyball.core.event import Cause
-from flyball.core.time import HOUR, SECOND
+from flyball.core.event import Cause, Stepped, Work
+from flyball.core.time import DAY, HOUR, SECOND
 from flyball.store.memory import MemoryStore
 from tests.control.scene import Scene
 
@@ -124,6 +124,26 @@ def test_often(scene: Scene, board: Board) -> None:
     scene.start("b")
     board.refresh()
     assert {row.name: row.often for row in board.rows()} == {"a": True, "b": False}
+
+
+def test_money_of_today(scene: Scene, board: Board) -> None:
+    """What was spent since midnight is counted, also what was before the board; the next day begins with nothing."""
+    scene.clock.set(scene.clock.now() // DAY * DAY + HOUR)
+    scene.start("a")
+    _spend(scene, 200_000)
+    board.refresh()
+    watcher = Watcher(board)
+    assert watcher.look()["totals"]["spent_day"] == 200_000
+    _spend(scene, 50_000)
+    board.refresh()
+    assert watcher.look()["totals"]["spent_day"] == 250_000
+    scene.clock.move(DAY)
+    board.refresh()
+    assert watcher.look()["totals"]["spent_day"] == 0
+
+
+def _spend(scene: Scene, amount: int) -> None:
+    scene.governor.submit(Stepped(unit="a", run="r1", done=(Work(used={"usd": amount}),)))
 
 
 def test_another_epoch(scene: Scene, board: Board) -> None:

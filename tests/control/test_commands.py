@@ -26,10 +26,10 @@ def scene() -> Scene:
 
 def test_every_verb_explains_itself() -> None:
     """The verbs are those that people know, each with its help."""
-    looks = "status unit why sessions session events rules queue questions state problems failures budgets spend history"
+    looks = "status unit why sessions session events rules queue questions state problems failures budgets spend"
     orders = "pause resume reset stop start restart kill answer approve acknowledge snooze trigger forget_firings"
     admin = "raise settle reload down login_link token_add token_remove"
-    rights = {Right.LOOK: f"{looks} logs audit ping", Right.OPERATE: orders, Right.ADMIN: admin}
+    rights = {Right.LOOK: f"{looks} history logs audit ping", Right.OPERATE: orders, Right.ADMIN: admin}
     for right, names in rights.items():
         assert {COMMANDS[name].right for name in names.split()} == {right}
     assert all(command.help for command in COMMANDS.values())

@@ -345,7 +345,7 @@ def test_rights(scene: Scene, verb: str) -> None:
     before = _events(scene)
     given = {"unit": "web", "units": ["web"], "fingerprint": "abc", "rule": "price", "rules": ["price"]}
     args = {argument.name: given[argument.name] for argument in COMMANDS[verb].arguments if argument.name in given}
-    context = scene.context(right=Right.LOOK, log_of=lambda unit: Path("no") / "such.log")
+    context = scene.context(right=Right.LOOK, log_of=lambda _: Path("no") / "such.log")
     if verb == "ping":
         with pytest.raises(CommandError, match="no daemon"):
             answer(context, verb, args)

@@ -70,7 +70,7 @@ def test_it_goes_on(scene: Scene) -> None:
     assert piece.resume().proceeds
     assert piece.step(used={"usd": 60 * CENT}).proceeds
     assert piece.step(used={"usd": 40 * CENT}).codes == (OVER_BUDGET,)
-    assert [one for one in journal(scene) if isinstance(one, Raised)][0].note == "via test"
+    assert next(one for one in journal(scene) if isinstance(one, Raised)).note == "via test"
 
 
 def test_without_resume(scene: Scene) -> None:
@@ -116,7 +116,7 @@ def test_the_run_that_lives(scene: Scene) -> None:
     said = raise_(scene, unit="shop")
     assert (said["by"], said["limit"]) == ("run", 200 * CENT)
     scene.exit("shop", Cause.DONE)
-    with pytest.raises(CommandError, match="does not run, and each run of it has 1.00 USD") as raised:
+    with pytest.raises(CommandError, match=r"does not run, and each run of it has 1\.00 USD") as raised:
         raise_(scene, unit="shop")
     assert "flyball resume shop" in raised.value.remedy
 

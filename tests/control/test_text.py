@@ -7,6 +7,7 @@ import pytest
 from flyball.control.text import clock_time, describe, exit_text, length, one_line, table, times
 from flyball.core.decision import PROCEED, Reason, finish, hold, proceed, stop, wait
 from flyball.core.event import (
+    Acknowledged,
     Answered,
     Asked,
     Beat,
@@ -16,6 +17,8 @@ from flyball.core.event import (
     Exited,
     Fired,
     Held,
+    Ordered,
+    Raised,
     Released,
     Resume,
     Revise,
@@ -54,6 +57,24 @@ OF_A_RULE = {"runtime": "rule"}
         (Exited(cause=Cause.ERROR, signal=9), "exited: error: SIGKILL"),
         (Booted(units=3), "a supervisor started with 3 units"),
         (Held(by="ann", note="via cli"), "paused by ann via cli"),
+        (Raised(more={"usd": 1_500_000}, by="ann", note="via page"), "budget raised by ann via page: 1.50 USD more"),
+        (
+            Raised(scope="user", labels={"user": "bob"}, more={"tokens": 50}, by="ann"),
+            "budget raised by ann for the user bob: 50 tokens more",
+        ),
+        (Acknowledged(unit="u", problem="u:halted", by="ann"), "halted seen by ann"),
+        (
+            Acknowledged(problem="fleet:circuit_open", until=NOW, by="ann", note="via telegram"),
+            "fleet:circuit_open snoozed by ann via telegram until 2023-11-14 22:13 UTC",
+        ),
+        (
+            Ordered(verb="pause", asked="units=web", effect="web paused", by="ann", channel="http"),
+            "ann via http asked to pause units=web: web paused",
+        ),
+        (
+            Ordered(verb="raise", effect="bob may look, but not `raise`", refused="forbidden", by="bob"),
+            "bob asked to raise; refused (forbidden): bob may look, but not `raise`",
+        ),
         (Held(scope="user"), "paused by a person for the user"),
         (Held(scope="user", labels={"user": "ann"}, by="bob"), "paused by bob for the user ann"),
         (Exited(cause=Cause.STOPPED, pause="rate_limit"), "paused for rate_limit"),

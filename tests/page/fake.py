@@ -96,6 +96,8 @@ class FakeServer:
             "spend": lambda _: {"points": [], "limit": None, "spent": 0, "meter": "usd", "at": time.time()},
             "events": lambda _: {"events": [], "last": 0},
         }
+        self.files: dict[str, tuple[str, bytes]] = {}
+        """Beside those of the page: by path, of which type, and what is in them."""
         self.rev = 0
         self.started = time.time() - 6 * 86400
         self._streams: list[queue.SimpleQueue[bytes | None]] = []
@@ -118,8 +120,16 @@ class FakeServer:
             "needs": sum(not (one["acknowledged"] or one["snoozed_until"]) for one in self.problems),
         }
 
-    def frame(self, units: Sequence[Mapping[str, Any]], *, full: bool, gone: Sequence[str] = ()) -> dict[str, Any]:
-        """A frame of these rows. Totals and problems are in it; the fleet only if it is a full one."""
+    def frame(
+        self,
+        units: Sequence[Mapping[str, Any]],
+        *,
+        full: bool,
+        gone: Sequence[str] = (),
+        counted: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """A frame of these rows. Totals (counted now, unless they are given) and problems are in it; the fleet only if
+        it is a full one."""
         return {
             "epoch": "e1",
             "rev": self.rev,
@@ -128,7 +138,7 @@ class FakeServer:
             "units": list(units),
             "gone": list(gone),
             "fleet": self.fleet if full else None,
-            "totals": self.totals(),
+            "totals": self.totals() if counted is None else counted,
             "problems": self.problems,
         }
 
@@ -213,6 +223,9 @@ def serving(fake: FakeServer) -> Iterator[str]:
                     error = {"error": {"code": "not_found", "text": f"no {url.path}", "remedy": ""}}
                     return self._answer(404, json.dumps(error).encode(), "application/json")
                 return self._answer(200, json.dumps(found).encode(), "application/json")
+            if url.path in fake.files:
+                kind, content = fake.files[url.path]
+                return self._answer(200, content, kind)
             file = STATIC / (url.path.removeprefix("/static/") if url.path != "/" else "index.html")
             if not file.is_file() or not file.resolve().is_relative_to(STATIC):
                 return self._answer(404, b"", "text/plain")

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tests.page.fake import FakeServer, problem, row
+from tests.page.fake import Answer, FakeServer, problem, row
 
 FINGERPRINT = "7f3a9c2155aa0011"
 
@@ -252,5 +252,9 @@ def fake_with(name: str, text: str = "TypeError", *, role: str = "admin") -> Fak
         "logs": {"unit": name, "lines": ["begin", text, "end"], "at": time.time()},
         **fleet_answers(name, text),
     }
-    fake.answers |= {verb: lambda _, said=said: said for verb, said in answers.items()}
+    fake.answers |= {verb: _saying(said) for verb, said in answers.items()}
     return fake
+
+
+def _saying(said: Any) -> Answer:
+    return lambda _: said

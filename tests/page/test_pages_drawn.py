@@ -1,16 +1,18 @@
 """The pages besides the overview, drawn from answers that are given: what they show of them, whatever the texts are."""
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
+from tests.page.conftest import Visitor
 from tests.page.fake import FakeServer, row, serving
 from tests.page.sample_answers import FINGERPRINT, fake_with
-from tests.page.stage import DESKTOP, PHONE, Visit, chromium, needs_browser
+from tests.page.stage import DESKTOP, PHONE, needs_browser
 
 pytestmark = [pytest.mark.slow, needs_browser]
 
@@ -28,34 +30,23 @@ QUIET = "retry: 60000\n\n"
 """A journal to which nothing is added."""
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One for all: it takes a second to start."""
-    with chromium() as one:
-        yield one
-
-
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Visit a page of a fake server; afterwards, nothing complained and nothing was asked of anybody else."""
-    ends: list[Callable[[], Any]] = []
+def shown(visit: Visitor) -> Iterator[Callable[..., Page]]:
+    """Show a page of a fake server."""
+    with contextlib.ExitStack() as servers:
 
-    def begin(
-        fake: FakeServer, path: str, size: dict[str, int] = DESKTOP, *, journal: str = QUIET, expected: str = ""
-    ) -> Page:
-        server = serving(fake)
-        address = server.__enter__()
-        ends.append(lambda: server.__exit__(None, None, None))
-        one = Visit(browser, address, size)
-        one.expected = (expected,) if expected else ()
-        one.page.route(JOURNAL, lambda route: route.fulfill(content_type="text/event-stream", body=journal))
-        ends.append(one.end)
-        one.page.goto(f"{address}/#/{path}")
-        return one.page
+        def begin(
+            fake: FakeServer, path: str, size: dict[str, int] = DESKTOP, *, journal: str = QUIET, expected: str = ""
+        ) -> Page:
+            fake.files["/blank"] = ("text/html", b'<link rel="icon" href="data:,">')
+            address = servers.enter_context(serving(fake))
+            window = visit(address, "/blank", size)  # the journal's stream is made before anybody listens
+            window.expected = (expected,) if expected else ()
+            window.page.route(JOURNAL, lambda route: route.fulfill(content_type="text/event-stream", body=journal))
+            window.page.goto(f"{address}/#/{path}")
+            return window.page
 
-    yield begin
-    for end in reversed(ends):
-        end()
+        yield begin
 
 
 def settled(page: Page) -> Page:
@@ -80,11 +71,11 @@ def asked(fake: FakeServer, verb: str) -> list[Any]:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_text(visit: Callable[..., Page], text: str, size: dict[str, int]) -> None:
+def test_hostile_text(shown: Callable[..., Page], text: str, size: dict[str, int]) -> None:
     """Whatever units, errors, logs and people write is shown as text: nothing of it becomes a part of the page, makes
     it wider than the screen, or breaks it. That holds for a unit's name too."""
     name = text[:180]
-    page = visit(fake_with(name, text), f"unit/{quote(name, safe='')}", size)
+    page = shown(fake_with(name, text), f"unit/{quote(name, safe='')}", size)
     for path in (None, *LISTS):
         if path is not None:
             page.evaluate("path => { location.hash = path }", f"#/{path}")
@@ -97,24 +88,24 @@ def test_hostile_text(visit: Callable[..., Page], text: str, size: dict[str, int
         assert page.locator("main img, main script, main b:text-is('bold')").count() == 0
         expect(page.get_by_text("This page has a fault")).to_have_count(0)
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), path
-        shown = page.locator("main").inner_text()
-        assert not any(char in shown for char in "\x00\x07\x08\x1b\x9b\u202e\u2067")
+        seen = page.locator("main").inner_text()
+        assert not any(char in seen for char in "\x00\x07\x08\x1b\x9b\u202e\u2067")
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_unknown_unit(visit: Callable[..., Page], size: dict[str, int]) -> None:
+def test_unknown_unit(shown: Callable[..., Page], size: dict[str, int]) -> None:
     """A unit that is not there: the page says so, and where to go on."""
     fake = fake_with("coder-3")
     fake.answers.pop("why")
-    page = visit(fake, "unit/nobody", size, expected="404")
+    page = shown(fake, "unit/nobody", size, expected="404")
     expect(page.locator(".empty-title")).to_contain_text("no ")
     expect(page.get_by_role("link", name="Go to the overview")).to_be_visible()
     expect(page.locator("main [data-verb]")).to_have_count(0)
 
 
-def test_unit_page(visit: Callable[..., Page]) -> None:
+def test_unit_page(shown: Callable[..., Page]) -> None:
     """A unit's page has its exits, its place on the ladder, its spend, checkpoints, resumes, opinions, stack trace."""
-    page = settled(visit(fake_with("coder-3"), "unit/coder-3"))
+    page = settled(shown(fake_with("coder-3"), "unit/coder-3"))
     exits = page.locator(".exits button")
     expect(exits).to_have_count(60)
     exits.nth(0).click()
@@ -132,21 +123,21 @@ def test_unit_page(visit: Callable[..., Page]) -> None:
     expect(page.get_by_label("Stack trace")).to_contain_text("Traceback")
 
 
-def test_log_is_searched(visit: Callable[..., Page]) -> None:
+def test_log_is_searched(shown: Callable[..., Page]) -> None:
     """Searching the log leaves the lines that have the text, marked, and is in the address."""
-    page = settled(visit(fake_with("coder-3"), "unit/coder-3"))
+    page = settled(shown(fake_with("coder-3"), "unit/coder-3"))
     page.get_by_label("Search the log").fill("typeerr")
     expect(page.locator(".log > div")).to_have_text(["TypeError"])
     expect(page.locator(".log mark")).to_have_text("TypeErr")
     assert "log=typeerr" in page.url
 
 
-def test_log_follows(visit: Callable[..., Page]) -> None:
+def test_log_follows(shown: Callable[..., Page]) -> None:
     """The log is asked for while it is looked at, and its end is in sight until somebody scrolls up."""
     fake = fake_with("coder-3")
     lines = [f"line {number}" for number in range(200)]
     fake.answers["logs"] = lambda _: {"unit": "coder-3", "lines": lines, "at": 0}
-    page = settled(visit(fake, "unit/coder-3"))
+    page = settled(shown(fake, "unit/coder-3"))
     page.get_by_label("Search the log").scroll_into_view_if_needed()
     expect(page.locator(".log")).to_be_visible()
     page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
@@ -168,9 +159,9 @@ def test_log_follows(visit: Callable[..., Page]) -> None:
         ("admin", [], ["raise", "reset"]),
     ],
 )
-def test_roles(visit: Callable[..., Page], role: str, absent: Sequence[str], there: Sequence[str]) -> None:
+def test_roles(shown: Callable[..., Page], role: str, absent: Sequence[str], there: Sequence[str]) -> None:
     """Who may not order something does not see its button, on any page."""
-    page = settled(visit(fake_with("coder-3", role=role), "unit/coder-3"))
+    page = settled(shown(fake_with("coder-3", role=role), "unit/coder-3"))
     for verb in there:
         expect(page.locator(f"main [data-verb={verb}]").first).to_be_visible()
     for path in ("unit/coder-3", *LISTS[:4]):
@@ -180,11 +171,11 @@ def test_roles(visit: Callable[..., Page], role: str, absent: Sequence[str], the
             expect(page.locator(f"main [data-verb={verb}]")).to_have_count(0)
 
 
-def test_asks_when_the_unit_changed(visit: Callable[..., Page]) -> None:
+def test_asks_when_the_unit_changed(shown: Callable[..., Page]) -> None:
     """A page asks anew when the board says that its unit changed, at most once a second; not when another one did."""
     fake = fake_with("coder-3")
     calls = asked(fake, "why")
-    page = settled(visit(fake, "unit/coder-3"))
+    page = settled(shown(fake, "unit/coder-3"))
     expect(page.locator(".unit-head .state")).to_have_text("quarantined")
     before = len(calls)
     for number in range(50):
@@ -209,9 +200,9 @@ def test_asks_when_the_unit_changed(visit: Callable[..., Page]) -> None:
         ("journal", "Filter the journal", "exited"),
     ],
 )
-def test_filter_is_in_the_address(visit: Callable[..., Page], path: str, label: str, word: str) -> None:
+def test_filter_is_in_the_address(shown: Callable[..., Page], path: str, label: str, word: str) -> None:
     """What is filtered for is in the address: the same page is there after a reload, and `/` goes to the filter."""
-    page = settled(visit(fake_with("coder-3"), path))
+    page = settled(shown(fake_with("coder-3"), path))
     page.keyboard.press("/")
     expect(page.get_by_label(label)).to_be_focused()
     page.keyboard.type(word)
@@ -226,18 +217,18 @@ def test_filter_is_in_the_address(visit: Callable[..., Page], path: str, label: 
 
 
 @pytest.mark.parametrize(("key", "title"), [("f", "Failures"), ("s", "Sessions"), ("b", "Budgets"), ("a", "Audit")])
-def test_keys(visit: Callable[..., Page], key: str, title: str) -> None:
+def test_keys(shown: Callable[..., Page], key: str, title: str) -> None:
     """`g` and a letter go to a page."""
-    page = settled(visit(fake_with("coder-3"), "rules"))
+    page = settled(shown(fake_with("coder-3"), "rules"))
     page.keyboard.press("g")
     page.keyboard.press(key)
     expect(page.locator("main h1")).to_have_text(title)
 
 
-def test_order_asks_with_the_count(visit: Callable[..., Page]) -> None:
+def test_order_asks_with_the_count(shown: Callable[..., Page]) -> None:
     """Resetting a failure of two units, and resetting all, ask first and name the units; no is no."""
     fake = fake_with("coder-3")
-    page = settled(visit(fake, "failures"))
+    page = settled(shown(fake, "failures"))
     for label, args in (("Reset 7f3a9c21", {"fingerprint": FINGERPRINT}), ("Reset all", {"all": True})):
         page.get_by_role("button", name=label).click()
         dialog = page.get_by_role("dialog")
@@ -251,9 +242,9 @@ def test_order_asks_with_the_count(visit: Callable[..., Page]) -> None:
         fake.orders.clear()
 
 
-def test_wrong_amount(visit: Callable[..., Page]) -> None:
+def test_wrong_amount(shown: Callable[..., Page]) -> None:
     """An amount that is none cannot be sent."""
-    page = settled(visit(fake_with("coder-3"), "budgets"))
+    page = settled(shown(fake_with("coder-3"), "budgets"))
     line = page.get_by_label("Raise by how much usd")
     for wrong in ("", "0", "-1", "1e9", "a"):
         line.fill(wrong)
@@ -262,36 +253,36 @@ def test_wrong_amount(visit: Callable[..., Page]) -> None:
     expect(page.get_by_role("button", name="Raise and resume")).to_have_count(2)
 
 
-def test_checkpoint_is_shown(visit: Callable[..., Page]) -> None:
+def test_checkpoint_is_shown(shown: Callable[..., Page]) -> None:
     """What is in a checkpoint can be looked at."""
     fake = fake_with("coder-3")
     content = {"id": "1", "stage": "s", "at": 0, "version": 1, "bytes": 9, "form": "json", "content": {"stage": 4}}
     fake.answers["session"] = lambda _: {"checkpoint": content}
-    page = settled(visit(fake, "unit/coder-3"))
+    page = settled(shown(fake, "unit/coder-3"))
     page.get_by_role("button", name="Show", exact=True).click()
     expect(page.get_by_label("Checkpoint 1")).to_have_text(json.dumps({"stage": 4}, indent=2))
     page.get_by_role("button", name="Hide").click()
     expect(page.get_by_label("Checkpoint 1")).to_have_count(0)
 
 
-def test_old_answers_stay_without_a_daemon(visit: Callable[..., Page]) -> None:
+def test_old_answers_stay_without_a_daemon(shown: Callable[..., Page]) -> None:
     """When an answer cannot be had any more, what was seen last stays, with the error; no order can be given."""
     fake = fake_with("coder-3")
-    page = settled(visit(fake, "failures", expected="net::ERR_EMPTY_RESPONSE"))
+    page = settled(shown(fake, "failures", expected="net::ERR_EMPTY_RESPONSE"))
     fake.answers["failures"] = lambda _: 1 / 0
     fake.change(row("coder-3", restarts=9))
     expect(page.locator("main .empty-title")).to_contain_text("the daemon does not answer")
     expect(page.get_by_role("table", name="Failures, worst first")).to_contain_text("TypeError")
 
 
-def test_journal_says_what_is_gone(visit: Callable[..., Page]) -> None:
+def test_journal_says_what_is_gone(shown: Callable[..., Page]) -> None:
     """What comes is added, the newest first, each once; of what the journal does not keep any more, it is said."""
     fake = fake_with("coder-3")
     first = fake.answers["events"]({})["events"][0]
     told = [{**first, "seq": seq, "text": f"happened {seq}"} for seq in (7, 20, 21)]
     stream = QUIET + 'event: gap\ndata: {"from": 8, "to": 19}\n\n'
     stream += "".join(f"id: {one['seq']}\nevent: entry\ndata: {json.dumps(one)}\n\n" for one in told)
-    page = settled(visit(fake, "journal", journal=stream))
+    page = settled(shown(fake, "journal", journal=stream))
     expect(page.locator(".journal li")).to_have_count(3)
     expect(page.locator(".journal li").first).to_contain_text("happened 21")
     expect(page.get_by_text("Entries 8 to 19 are not kept any more.")).to_be_visible()

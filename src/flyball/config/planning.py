@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -62,7 +63,7 @@ def read_plan(config: Path | None, env: Mapping[str, str]) -> tuple[Plan, Sequen
             listen=settings.rule.listen,
             auto_reload=settings.rule.auto_reload,
         ),
-        http=HttpPlan(listen=settings.http.listen, hosts=_hosts(settings)),
+        http=HttpPlan(listen=settings.http.listen, hosts=_hosts(settings.http.hosts, settings.alerts.url)),
         alerts=settings.alerts.alerts,
         sources=settings.sources,
         read_at=read_at,
@@ -77,6 +78,15 @@ def read_plan(config: Path | None, env: Mapping[str, str]) -> tuple[Plan, Sequen
         telegram=settings.telegram.plan(),
     )
     return plan, settings.warnings()
+
+
+def _hosts(given: Sequence[str], url: str) -> tuple[str, ...]:
+    """Names of the page. Links in alerts lead to it, so the name that they use is one of them."""
+    try:
+        linked = urlsplit(url).hostname or ""
+    except ValueError:
+        linked = ""
+    return tuple(dict.fromkeys((*given, *([linked] if linked else []))))
 
 
 def _sharing(units: Sequence[Unit]) -> tuple[Unit, ...]:

@@ -478,9 +478,9 @@ class Traces(Section):
     """Spans for OpenTelemetry: one for each run, with what happened in it. Needs the extra `opentelemetry`."""
 
     exporter: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,64}$")] = ""
-    """Where spans go: `otlp`, `console`, or another exporter that is installed for OpenTelemetry. Nothing: there are
-    none. The exporter's own settings are OpenTelemetry's variables, such as OTEL_EXPORTER_OTLP_ENDPOINT. In force from
-    the next `flyball up` on."""
+    """Where spans go: `otlp_proto_http`, `console`, or another exporter that is installed for OpenTelemetry. Nothing:
+    there are none. The exporter's own settings are OpenTelemetry's variables, such as OTEL_EXPORTER_OTLP_ENDPOINT. In
+    force from the next `flyball up` on."""
 
 
 class Settings(Section):

@@ -18,12 +18,15 @@ import msgspec
 from flyball.control import circuits
 from flyball.control.problems import Problem, listed, nearest, of_fleet, of_unit, seen_by_people
 from flyball.control.shapes import FleetView, UnitView, View, Word
+from flyball.control.spending import SPENT, money_used
 from flyball.control.views import Look, states_of
 from flyball.core.amounts import MONEY
+from flyball.core.codec import decode_body
 from flyball.core.event import Start
 from flyball.core.time import DAY, SECOND, Instant, seconds
+from flyball.errors import StoreCorrupt
 from flyball.policies import Budget
-from flyball.store import Store
+from flyball.store import Entry, Store
 
 ENTRIES_MAX: Final = 5_000
 """Entries of the journal read at a time."""
@@ -111,6 +114,8 @@ class Board:
         self._totals: Counter[str] = Counter()
         self._gone: deque[tuple[int, str]] = deque(maxlen=GONE_MAX)
         self._due: list[tuple[float, str]] = []
+        self._spent: tuple[int, int] = (0, 0)
+        """A day, and what was spent on it: as far back as the last entries that were read at first."""
         self._scheduled: dict[str, float] = {}
         """Of each unit, the last time for which it is to be looked at."""
         self._swept: deque[str] = deque()
@@ -197,7 +202,10 @@ class Board:
         """The units of which the journal has something new, and whether it has something about all of them."""
         names: set[str] = set()
         if self._seq is None:
-            self._seq = store.read(()).seq
+            spent = store.last_entries(limit=ENTRIES_MAX, events=SPENT)
+            self._seq = spent[-1].seq if spent else store.read(()).seq
+            for entry in spent:
+                self._spend(entry)
             return names, True
         everybody = False
         while entries := store.entries(after=self._seq, limit=ENTRIES_MAX):
@@ -205,11 +213,23 @@ class Board:
             for entry in entries:
                 if entry.event in UNSEEN:
                     continue
+                if entry.event in SPENT:
+                    self._spend(entry)
                 if entry.unit:
                     names.add(entry.unit)
                 elif entry.event in ALL:
                     everybody = True
         return names, everybody
+
+    def _spend(self, entry: Entry) -> None:
+        """Count what was spent on one day; another day begins with nothing."""
+        day = entry.at // DAY
+        if day != self._spent[0]:
+            self._spent = (day, 0)
+        try:
+            self._spent = (day, self._spent[1] + money_used(decode_body(entry.body).event))
+        except StoreCorrupt:
+            return
 
     def _shared_by_all(self, look: Look) -> tuple[object, ...]:
         """What holds or slows all units at once: the fleet's reasons, without the numbers in them, and circuits."""
@@ -268,11 +288,12 @@ class Board:
 
     def _summed(self, look: Look, problems: Sequence[Problem]) -> dict[str, int]:
         spent, limit = _of_a_day(look)
+        today = self._spent[1] if self._spent[0] == look.now // DAY else 0
         open_ = sum(not problem.acknowledged and problem.snoozed_until is None for problem in problems)
         return {
             "units": len(self._rows),
             **{word: self._totals[word] for word in ("running", *HELD_WORDS, "over_budget", "restarts_hour")},
-            "spent_day": spent if limit else self._totals["spent"],
+            "spent_day": spent if limit else today,
             "limit_day": limit,
             "needs": open_,
         }
@@ -282,7 +303,6 @@ class Board:
         self._totals[row.state] += sign
         self._totals["over_budget"] += sign * bool(row.limit and row.spent >= row.limit)
         self._totals["restarts_hour"] += sign * row.restarts
-        self._totals["spent"] += sign * row.spent
 
     def _fleet_of(self, look: Look) -> FleetView:
         """The fleet without its counts: those are in the totals."""

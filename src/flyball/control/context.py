@@ -24,8 +24,8 @@ LISTED_MAX: Final = 10
 LOCAL: Final = ("cli", "socket")
 """Channels of whoever is on this machine, as the daemon's own user."""
 NUMBER_MAX: Final = 2**53
-"""Beyond this a number is no argument of any verb, and neither a database nor another language keeps it exactly. (NaN is
-on neither side of it.)"""
+"""Beyond this a number is no argument of any verb, and neither a database nor another language keeps it exactly. (NaN
+is on neither side of it.)"""
 
 Args = Mapping[str, Any]
 Poke = Callable[[str, str], None]

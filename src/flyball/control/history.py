@@ -9,7 +9,22 @@ from flyball.control.text import entry_text
 from flyball.control.views import Look
 from flyball.core.codec import Body, decode_body
 from flyball.core.decision import Verb
-from flyball.core.event import Asked, Beat, Event, Exited, Start, Step, Stepped
+from flyball.core.event import (
+    Acknowledged,
+    Answered,
+    Asked,
+    Beat,
+    Event,
+    Exited,
+    Held,
+    Ordered,
+    Raised,
+    Released,
+    Settled,
+    Start,
+    Step,
+    Stepped,
+)
 from flyball.core.time import Instant, seconds
 from flyball.errors import StoreCorrupt
 from flyball.policies import Cooldown, Quarantine
@@ -109,8 +124,8 @@ def _ladder(look: Look, unit: str) -> dict[str, Any]:
 
 
 def _is_a_moment(event: Event, body: Body) -> bool:
-    """Whether it is worth a line: steps and signs of life are not, unless something was decided."""
-    return not isinstance(event, Step | Stepped | Beat) or bool(body.decision.reasons)
+    """Whether it is worth a line: steps and signs of life are not, unless something was decided, or it is stuck."""
+    return not isinstance(event, Step | Stepped | Beat) or bool(body.decision.reasons or getattr(event, "stuck", ""))
 
 
 def _moment(entry: Entry, body: Body) -> dict[str, Any]:
@@ -133,6 +148,8 @@ def _tone(event: Event, verb: Verb) -> str:
             return GOOD
         case Start() if verb is Verb.PROCEED:
             return GOOD
-        case Asked():
+        case Asked() | Beat():
             return BUSY
+        case Held() | Released() | Answered() | Settled() | Raised() | Acknowledged() | Ordered():
+            return PLAIN  # what people did is no trouble, whatever was decided on it
     return TONES[verb]

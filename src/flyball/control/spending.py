@@ -76,7 +76,7 @@ def _curve(entries: Sequence[Entry], account: Account | None, *, now: Instant) -
         if account is not None and _begins_anew(event, account):
             total, fell = 0, True
             points.append((entry.at, 0))
-        elif used := _used(event):
+        elif used := money_used(event):
             total += used
             points.append((entry.at, total))
     if every and points and now // every != period:
@@ -96,7 +96,8 @@ def _begins_anew(event: Event, account: Account) -> bool:
     return False
 
 
-def _used(event: Event) -> int:
+def money_used(event: Event) -> int:
+    """What it tells of money that was spent, in millionths."""
     match event:
         case Stepped(done=done):
             return sum(work.used.get(MONEY, 0) for work in done)

@@ -13,6 +13,7 @@ from flyball.core.time import SECOND, Span
 from flyball.governor import Governor
 from flyball.store import Store
 from flyball.store.memory import MemoryStore
+from flyball.testing.clock import START_OF_TIME
 from flyball.testing.loop import SimulatedLoop
 
 
@@ -27,6 +28,8 @@ class Remembers:
     def __init__(self, name: str = "phone", *, changes: bool = True) -> None:
         self.name = name
         self.sent: list[tuple[Message, str | None]] = []
+        self.at: list[int] = []
+        """When each was."""
         self.shown: dict[str, Message] = {}
         """What people see: a message that is changed takes the place of the one before."""
         self.fails: ChannelError | None = None
@@ -41,6 +44,7 @@ class Remembers:
         if self.fails is not None:
             raise self.fails
         self.sent.append((message, previous))
+        self.at.append(START_OF_TIME + round(asyncio.get_running_loop().time() * SECOND))
         id_ = previous if previous is not None and self.changes else f"{self.name}-{len(self.sent)}"
         self.shown[id_] = message
         return id_ if self.changes else ""
@@ -84,7 +88,7 @@ class Site:
 
     def begin(self) -> None:
         """Start the service, as a daemon does."""
-        self.service = AlertService(self.governor, self.settings, self.channels, do=inline)
+        self.service = AlertService(self.governor, self.settings, self.channels, every=600.0, do=inline)
         self._task = self.loop.create_task(self.service.run())
 
     async def end(self) -> None:
@@ -100,6 +104,7 @@ class Site:
     def submit(self, *events: Event) -> None:
         for event in events:
             self.governor.submit(event)
+        self.service.poke()
 
     def fail(self, unit: str, error: str = "Boom", **more: Any) -> None:
         """One failing run."""
@@ -107,13 +112,13 @@ class Site:
         run = f"r{self._runs}"
         self.governor.submit(Start(unit=unit, run=run, holder="h"))
         given = {"cause": Cause.ERROR, "error": error, "fingerprint": f"{abs(hash((unit, error))):016x}"[:16], **more}
-        self.governor.submit(Exited(unit=unit, run=run, **given))
+        self.submit(Exited(unit=unit, run=run, **given))
 
     def done(self, unit: str) -> None:
         """One good run."""
         self._runs += 1
         self.governor.submit(Start(unit=unit, run=f"r{self._runs}", holder="h"))
-        self.governor.submit(Exited(unit=unit, run=f"r{self._runs}", cause=Cause.DONE))
+        self.submit(Exited(unit=unit, run=f"r{self._runs}", cause=Cause.DONE))
 
     def quarantine(self, unit: str, error: str = "Boom") -> None:
         """Fail until it is held: the starts are refused meanwhile, and the exits count."""

@@ -102,3 +102,29 @@ def test_in_the_foreground_too(site: Site) -> None:
     told = lines("".join(line for line in done.stderr.splitlines(True) if not line.startswith("warning: ")))
     assert told[-1]["level"] == "error"
     assert "192.0.2.1" in told[-1]["text"]
+
+
+@pytest.mark.slow
+def test_spans_of_a_real_daemon(site: Site) -> None:
+    """With an exporter in the settings each run of a child becomes a span, also those that live when the daemon
+    ends."""
+    site.env["FLYBALL_TRACES__EXPORTER"] = "console"
+    site.write({"crashes": CRASHES, "sleeps": SLEEPS})
+    site.flyball("up", "-d")
+    until(lambda: site.status()["crashes"]["failures_in_a_row"] >= 1, "a failure")
+    site.down()
+    said = (site.state / "daemon.err").read_text()
+    assert '"flyball.unit": "crashes"' in said
+    assert '"flyball.cause": "error"' in said
+    assert '"flyball.unit": "sleeps"' in said
+
+
+@pytest.mark.slow
+def test_an_exporter_that_is_not_there_is_told_by_up(site: Site) -> None:
+    """What is missing and what to do, in a line or two; nothing is started."""
+    site.env["FLYBALL_TRACES__EXPORTER"] = "nowhere"
+    site.write({"sleeps": SLEEPS})
+    done = site.flyball("up", "-d", code=2)
+    assert "no exporter 'nowhere'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not site.ping()

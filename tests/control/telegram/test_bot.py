@@ -134,7 +134,7 @@ def test_stranger(stage: Stage) -> None:
     """Who is not listed is told so once, and is on the audit trail."""
 
     async def life(_: TelegramBot) -> None:
-        for _ in range(3):
+        for _times in range(3):
             stage.api.says("/pause shop", user=EVE)
         stage.api.says("/help")
         await stage.answers()

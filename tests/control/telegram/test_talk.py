@@ -278,9 +278,10 @@ def test_button_of_a_problem(chat: Chat) -> None:
     assert "too old" in _press(chat, button).toast
 
 
-def test_button_of_an_alert(chat: Chat) -> None:
+@pytest.mark.parametrize("digits", [8, 16])
+def test_button_of_an_alert(digits: int, chat: Chat) -> None:
     """A button under an alert does what the problem still offers, for whoever may do that; of a settled one nothing."""
-    data = data_of("reset", {"fingerprint": PRINT})
+    data = data_of("reset", {"fingerprint": PRINT[:digits]})
     assert len(data.encode()) <= 64
     (reply,) = _press(chat, data, BOB).replies
     assert "may look, but not" in reply.text
@@ -288,6 +289,15 @@ def test_button_of_an_alert(chat: Chat) -> None:
     assert reply.text.startswith("Done: reset.")
     assert chat.state("quarantined-one") != "quarantined"
     assert _press(chat, data).toast == "That is settled already."
+
+
+def test_seen_by_a_button(chat: Chat) -> None:
+    """A button under an alert says that somebody has seen it."""
+    data = data_of("acknowledge", {"problem": f"quarantined-one:quarantined:{PRINT[:8]}"})
+    (reply,) = _press(chat, data).replies
+    assert reply.text.startswith("Done: acknowledge.")
+    assert "(seen)" in _say(chat, "/problems").text
+    assert chat.orders() == [("telegram:ann", "acknowledge", "")]
 
 
 def test_destructive_button_of_an_alert(chat: Chat) -> None:

@@ -76,6 +76,7 @@ class Stage:
         self.tokens = Tokens(folder)
         self.port = int(web.address.rpartition(":")[2])
         self._clients: list[httpx.AsyncClient] = []
+        self._writers: list[asyncio.StreamWriter] = []
 
     def token(self, role: str = "admin") -> str:
         """The text of a token with that role, made if there is none."""
@@ -101,9 +102,15 @@ class Stage:
         return client
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.port, limit=2**24)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=2**24)
+        self._writers.append(writer)
+        return reader, writer
 
     async def close(self) -> None:
+        for writer in self._writers:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
         for client in self._clients:
             await client.aclose()
 

@@ -74,8 +74,12 @@ def test_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_many_readers_share_one_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each change is made into bytes once, and all are told; readers make the pace slower."""
     made: list[str] = []
-    real = streams.event
-    monkeypatch.setattr(streams, "event", lambda name, *more: made.append(name) or real(name, *more))
+
+    def event(name: str, data: bytes, number: int | None = None) -> bytes:
+        made.append(name)
+        return sse.event(name, data, number)
+
+    monkeypatch.setattr(streams, "event", event)
 
     async def case(stage: Stage) -> None:
         stage.service.scene.start("web")
@@ -102,8 +106,8 @@ def test_a_reader_that_was_away_is_told_what_it_missed(tmp_path: Path) -> None:
 
     async def case(stage: Stage) -> None:
         scene = stage.service.scene
-        for number in range(700):
-            scene.governor.submit(Held(unit=f"u{number}", by="ann"))
+        for unit in range(700):
+            scene.governor.submit(Held(unit=f"u{unit}", by="ann"))
         events = await watch(stage, f"{JOURNAL}?after=40")
         for seq in range(41, 701):
             kind, number, data = await events.next("entry", "gap")
@@ -151,7 +155,7 @@ def test_entries_that_are_gone(tmp_path: Path) -> None:
     service = Service(store)
     for number in range(300):
         service.scene.governor.submit(Held(unit=f"u{number % 3}", by="ann", note=str(number)))
-    store.trim(50)
+        store.trim(50)
     first = store.entries(limit=1)[0].seq
     assert first > 1
 

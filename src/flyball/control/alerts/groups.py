@@ -272,8 +272,8 @@ def next_at(group: Group, settings: Alerts, now: Instant) -> Instant:
         times.append(max(later(group.opened, settings.group_wait), _renews_at(group, settings)))
     elif group.version > group.told:
         times.append(later(group.told_at, _doubled(UPDATE_WAIT, group.updates, UPDATE_WAIT_MAX)))
-        if group.worse:
-            times.append(_renews_at(group, settings))
+    if group.told and group.worse:
+        times.append(_renews_at(group, settings))
     if group.stands and group.told:
         times.append(later(group.new_at, settings.repeat_after))
         times.extend(item.seen_until for item in group.items.values() if now < item.seen_until < FOREVER)

@@ -233,7 +233,9 @@ def news_of(at: Instant, body: Body) -> Iterator[News]:
             yield Over(at=at, kinds=frozenset({"question"}), unit=event.unit, run=event.run)
             yield Over(at=at, kinds=frozenset({"stuck"}), unit=event.unit)
             if event.cause.done:
-                yield Over(at=at, kinds=STANDING | {"budget_near"}, unit=event.unit)
+                # A hold is not left by a good end.
+                held = {_HOLDS[reason.code] for reason in decision.reasons if reason.code in _HOLDS}
+                yield Over(at=at, kinds=(STANDING | {"budget_near"}) - held, unit=event.unit)
             yield from _exited(at, event, decision)
         case Asked():
             text = event.text + (f" ({' / '.join(event.choices)})" if event.choices else "")
@@ -316,7 +318,7 @@ def _quarantined(at: Instant, event: Event, reason: Reason) -> Notice:
 
 def _of_reason(kind: str, at: Instant, event: Event, reason: Reason, *, subject: str, ref: str = "") -> Notice:
     unit = "" if kind in OF_FLEET else event.unit
-    counts = not event.asks
+    counts = not event.asks and (not isinstance(event, Exited) or event.cause.failed)
     return Notice(
         kind=kind,
         severity=KINDS[kind].severity,

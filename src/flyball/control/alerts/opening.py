@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from flyball.config.alerts import Alerts, ChannelSettings
+from flyball.config.alerts import Alerts, ChannelSettings, TelegramChannel
 from flyball.control.alerts.channel import Channel, ChannelError, Message
 from flyball.control.alerts.channels import open_channel
 from flyball.control.alerts.service import AlertService, Links
@@ -28,10 +28,13 @@ class Unopened:
         pass
 
 
-def open_service(governor: Governor, settings: Alerts, folder: Path, *, bot: bool = False) -> AlertService:
-    """The service of these settings. `folder` is the state folder; `bot`: a Telegram bot listens for what people press
-    there."""
-    channels = [_opened(channel, bot=bot) for channel in settings.channels]
+def open_service(governor: Governor, settings: Alerts, folder: Path, *, bot: str = "") -> AlertService:
+    """The service of these settings. `folder` is the state folder; `bot`: the token of a Telegram bot that listens for
+    what people press there; nothing: none does."""
+    channels = [
+        _opened(channel, bot=isinstance(channel, TelegramChannel) and channel.token == bot)
+        for channel in settings.channels
+    ]
     return AlertService(governor, settings, channels, links=_links(governor, settings, folder))
 
 

@@ -64,10 +64,12 @@ class AlertService:
         channels: Sequence[Channel],
         *,
         links: Links | None = None,
+        every: float = LOOK_EVERY,
         do: Callable[[Callable[[], Any]], Awaitable[Any]] = in_thread,
     ) -> None:
+        """`every` so many seconds the journal is looked at, if nobody pokes. `do` is how the store is waited for."""
         self.settings: Final = settings
-        self._governor, self._links, self._do = governor, links, do
+        self._governor, self._links, self._every, self._do = governor, links, every, do
         self._channels = {channel.name: channel for channel in channels}
         self._book: Book | None = None
         self._lock = asyncio.Lock()
@@ -132,7 +134,7 @@ class AlertService:
         await asyncio.sleep(LOOK_AT_LEAST)
         now = self._governor.clock.now()
         due = self._book.next_at(now) if self._book is not None else now
-        length = min(LOOK_EVERY, max(0.0, seconds(due - now)))
+        length = min(self._every, max(0.0, seconds(due - now)))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(length - LOOK_AT_LEAST, 0.0)):
                 await self._poked.wait()

@@ -22,6 +22,10 @@ from flyball.governor import Governor
 
 log = logging.getLogger(__name__)
 
+FINISHES_WITHIN: Final = 2.0
+"""Seconds for the command that is being done. The next bot says that it was interrupted, if it was."""
+LOOK_EVERY: Final = 0.02
+"""Seconds between looks whether it is."""
 ENDS_WITHIN: Final = 5.0
 """Seconds: longer than to let go of a connection. Who is not done by then ends with the process."""
 MISSING: Final = (
@@ -41,6 +45,7 @@ class TelegramBot:
         self._daemon = asyncio.get_running_loop()
         self._own = asyncio.new_event_loop()
         self._task: asyncio.Task[None] | None = None
+        self._polling: Polling | None = None
         self._thread = threading.Thread(target=self._live, name="telegram", daemon=True)
 
     def start(self) -> None:
@@ -48,12 +53,18 @@ class TelegramBot:
         self._thread.start()
 
     async def stop(self) -> None:
-        """End. What is being done is left to the daemon."""
+        """End. What is being done has a moment to come to its answer."""
         with contextlib.suppress(RuntimeError):  # it has ended already
-            self._own.call_soon_threadsafe(self._cancel)
+            self._own.call_soon_threadsafe(self._end, self._own.time() + FINISHES_WITHIN)
         await asyncio.to_thread(self._thread.join, ENDS_WITHIN)
 
-    def _cancel(self) -> None:
+    def _end(self, at: float) -> None:
+        """In its own loop: now if it waits, otherwise when it is done, and at that time in any case."""
+        if self._polling is not None:
+            self._polling.end()
+            if self._polling.is_busy and self._own.time() < at:
+                self._own.call_later(LOOK_EVERY, self._end, at)
+                return
         if self._task is not None:
             self._task.cancel()
 
@@ -80,7 +91,7 @@ class TelegramBot:
             user.id: Person(f"telegram:{user.name or user.id}", Right[user.role.upper()]) for user in settings.users
         }
         async with Api(settings.token, settings.base_url) as api:
-            polling = Polling(
+            self._polling = Polling(
                 api=api,
                 talk=Talk(self._asked),
                 inbox=Inbox(self._governor, settings.token.partition(":")[0]),
@@ -92,7 +103,7 @@ class TelegramBot:
                 clock=time.time,
                 full=UPDATES_MAX,
             )
-            await polling.run()
+            await self._polling.run()
 
     def _troubled(self, text: str) -> None:
         """Say it where people look; in the log once."""

@@ -3,10 +3,12 @@ presses is given the action of that digest that some problem still offers. So a 
 nothing, however old its message is, and nothing has to be kept for it."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
+
+from flyball.control.text import short
 
 ACTION: Final = "do:"
 """How the data of such a button begins."""
@@ -22,9 +24,15 @@ def data_of(verb: str, args: Mapping[str, Any]) -> str:
 
 def action_of(data: str, problems: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """The action that the button orders, among those that these problems offer; None: none of them does any more."""
-    for problem in problems:
-        for action in problem.get("actions") or ():
-            if data_of(action["verb"], action.get("args") or {}) == data:
-                found: Mapping[str, Any] = action
-                return found
-    return None
+    offered = (action for problem in problems for action in _offered(problem))
+    return next((action for action in offered if data_of(action["verb"], action.get("args") or {}) == data), None)
+
+
+def _offered(problem: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What can be done about a problem: what it says itself, also as alerts say it; and that somebody has seen it."""
+    for action in problem["actions"]:
+        yield action
+        fingerprint = (action.get("args") or {}).get("fingerprint")
+        if fingerprint:
+            yield {**action, "args": {**action["args"], "fingerprint": short(fingerprint)}}
+    yield {"verb": "acknowledge", "args": {"problem": problem["id"]}, "label": "Acknowledge", "destructive": False}

@@ -80,17 +80,25 @@ class Polling:
         """What came too late, by chat and number: its words, and how old it was (-1: nobody knows)."""
         self._listened: float | None = None
         """When the last answer came with which there was nothing left; None: none yet."""
+        self._ending = False
+        self.is_busy = False
+        """Something is being done."""
+
+    def end(self) -> None:
+        """Do nothing more than what is being done."""
+        self._ending = True
 
     async def run(self) -> None:
-        """Listen until it is cancelled."""
+        """Listen until it is cancelled, or told to end."""
         await self._begin()
         failures = 0
-        while True:
+        while not self._ending:
             # Telegram does not say when a button was pressed: not before the last time that nothing was left. What has
-            # gathered since is taken first, without waiting for more: so what comes then is known to be new.
+            # gathered since is taken first, without waiting for more: so what comes then is known to be new. After a
+            # fault it is not waited either: so it is soon known that it is over.
             late = self._listened is None or self._clock() - self._listened > self._stale_after
             try:
-                updates = await self._api.news(self._inbox.next, wait=not late)
+                updates = await self._api.news(self._inbox.next, wait=not (late or failures))
                 fresh = await self._handle(updates, late=late)
             except ApiError as error:
                 failures += 1
@@ -148,13 +156,17 @@ class Polling:
         """Each in its turn, and once; whether any of them was new."""
         fresh, passed = False, None
         for update in sorted(updates, key=lambda one: one.number):
+            if self._ending:
+                break
             if self._inbox.handled(update.number):
                 continue
             fresh, passed = True, update.number
             if isinstance(update, Said | Pressed) and await self._heeds(update):
                 if self._is_stale(update, late=late):
                     continue
+                self.is_busy = True
                 await self._do(update)
+                self.is_busy = False
                 passed = None
         if passed is not None:
             await self._inbox.claim(passed)

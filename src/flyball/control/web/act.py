@@ -70,7 +70,7 @@ def routes(links: Links | None, ask: Ask, home: asyncio.AbstractEventLoop) -> Se
     async def do(deed: Deed) -> Response:
         caller = Caller(f"link:{deed.channel}", "link", Right.OPERATE)
         try:
-            data = await _asked(ask(caller, deed.verb, deed.args), home)
+            data = await _asked(lambda: ask(caller, deed.verb, deed.args), home)
         except FlyballError as error:
             said = f"<p>{escape(str(error))}</p><p>{escape(error.remedy)}</p><p>The link is used up all the same.</p>"
             return _page("Not done", said, 409)
@@ -79,17 +79,17 @@ def routes(links: Links | None, ask: Ask, home: asyncio.AbstractEventLoop) -> Se
     return [Route(PATH + "{token:path}", answer, methods=METHODS)]
 
 
-async def _asked(work: Awaitable[Any], home: asyncio.AbstractEventLoop) -> Any:
+async def _asked(ask: Callable[[], Awaitable[Any]], home: asyncio.AbstractEventLoop) -> Any:
     """The answer of the daemon, which lives in another loop."""
 
-    async def awaited() -> Any:
-        return await work
+    async def asked() -> Any:
+        return await ask()
 
-    waiting = awaited()
+    work = asked()
     try:
-        answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(waiting, home))
+        answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, home))
     except RuntimeError:
-        waiting.close()
+        work.close()
         raise CommandError("ending", "The daemon is ending.", remedy="Start it anew: `flyball up -d`.") from None
     done, _ = await asyncio.wait((answer,), timeout=ANSWER_MAX)
     if not done:
@@ -97,6 +97,8 @@ async def _asked(work: Awaitable[Any], home: asyncio.AbstractEventLoop) -> Any:
         answer.add_done_callback(lambda late: late.cancelled() or late.exception())
         text = f"The daemon did not answer within {ANSWER_MAX:g} s; it may still be done."
         raise CommandError("no_answer", text, remedy="Look at the page.")
+    if answer.cancelled():
+        raise CommandError("ending", "The daemon is ending.", remedy="Start it anew: `flyball up -d`.")
     return answer.result()
 
 

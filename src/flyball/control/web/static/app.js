@@ -20,14 +20,9 @@ const views = new Map([["", { title: "Overview", key: "o", view: Overview }], ..
 function App() {
   const where = useSignal(place);
   const found = views.get(where.page);
-  useSignal(totals);
-  useSignal(connection);
-  useSignal(me);
-  useEffect(() => {
-    document.title = found && where.page ? `${title()} · ${[...where.parts, found.title][0]}` : title();
-  });
   useKeys({ "?": ["this help", toggleHelp], g: ["then a letter: go to a page", chord], Escape: ["", leave] });
   return html`
+    <${Title} of=${found && where.page ? [...where.parts, found.title][0] : ""} />
     <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <${Header} views=${views} page=${where.page} />
     <${Banner} />
@@ -38,6 +33,18 @@ function App() {
     <${Help} views=${views} />
     <${Notices} />
   `;
+}
+
+/** The tab's title. A component of its own: it changes often, and nothing else is drawn again for that. */
+function Title({ of }) {
+  useSignal(totals);
+  useSignal(connection);
+  useSignal(me);
+  const text = of ? `${title()} · ${of}` : title();
+  useEffect(() => {
+    document.title = text;
+  }, [text]);
+  return null;
 }
 
 /** A fault of one page leaves the rest as it is: people come here when something is wrong. */

@@ -7,6 +7,7 @@ import { signal } from "./signal.js";
 const SILENCE_MAX_MS = 12_000; // the server says something every 5 s: after two that did not come, it is gone
 const RETRY_MIN_MS = 500;
 const RETRY_MAX_MS = 5_000; // a daemon that is back is seen within this
+const DRAWN_MS = 30; // a flood of changes is drawn 30 times a second: more is not seen, and costs the reader's battery
 const HIDDEN_MS = 1_000; // a tab that nobody sees draws nothing but its title
 const REST_AFTER_MS = 30_000; // a browser has six connections for all tabs: one that nobody sees gives its own back
 const REST_LOOK_MS = 10_000; // and looks so often whether something needs somebody
@@ -19,6 +20,8 @@ export const heard = signal(0);
 export const fleet = signal(null);
 export const totals = signal(null);
 export const problems = signal([]);
+/** Whether there was a first frame: then none of these is null any more. */
+export const known = signal(false);
 /** The present by the server's clock, in whole seconds; it ticks. */
 export const now = signal(Math.floor(Date.now() / 1000));
 
@@ -31,6 +34,7 @@ let changed = new Set();
 let everything = false;
 let latest = {}; // of fleet, totals, problems: what is to be drawn
 let scheduled = null; // how to take the next drawing back
+let drawnAt = 0;
 let epoch = "";
 let offset = 0; // seconds that the server's clock is ahead of ours
 
@@ -96,9 +100,16 @@ function schedule() {
     const timer = setTimeout(draw, HIDDEN_MS);
     scheduled = () => clearTimeout(timer);
   } else {
-    const frame = requestAnimationFrame(draw);
+    const frame = requestAnimationFrame(drawInTurn);
     scheduled = () => cancelAnimationFrame(frame);
   }
+}
+
+function drawInTurn(at) {
+  scheduled = null;
+  if (at - drawnAt < DRAWN_MS) return schedule();
+  drawnAt = at;
+  draw();
 }
 
 function draw() {
@@ -111,6 +122,7 @@ function draw() {
   if (parts.fleet) fleet.value = parts.fleet;
   if (parts.totals) totals.value = parts.totals;
   if (parts.problems) problems.value = parts.problems;
+  known.value = totals.value !== null;
   connection.value = "live";
 }
 

@@ -1,5 +1,15 @@
 // Words for people: times, money, names. The present is an argument here too. All instants are Unix seconds.
 
+// Made once: making one takes longer than all else that a row costs.
+const WHOLE = new Intl.NumberFormat("en-US");
+const CENTS = new Intl.NumberFormat("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const SMALL = new Intl.NumberFormat("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 4 });
+
+/** `10,000` */
+export function number(count) {
+  return count < 1000 ? String(count) : WHOLE.format(count);
+}
+
 /** `3 h`, `12 s`: a length at a glance. */
 export function length(seconds) {
   const whole = Math.max(0, Math.round(seconds));
@@ -34,12 +44,12 @@ export function clock(at, now) {
 export function dollars(millionths) {
   const amount = millionths / 1e6;
   const small = amount !== 0 && Math.abs(amount) < 0.1;
-  return `$${amount.toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: small ? 4 : 2 })}`;
+  return `$${(small ? SMALL : CENTS).format(amount)}`;
 }
 
 /** `1 unit`, `6 units`. */
 export function counted(count, what) {
-  return `${count.toLocaleString("en-US")} ${what}${count === 1 ? "" : "s"}`;
+  return `${number(count)} ${what}${count === 1 ? "" : "s"}`;
 }
 
 /** `a, b, c and 4 more`. */

@@ -23,10 +23,9 @@ export function Needs() {
   const [most, setMost] = useState(SHOWN);
   const needs = all.filter((problem) => !isQuiet(problem));
   const quiet = all.filter(isQuiet);
-  const count = Math.max(useSignal(totals).needs, needs.length); // the list has at most 200 of them
   const oldest = Math.min(...needs.map((problem) => problem.since ?? Infinity));
   return html`<${Panel}
-    title=${`Needs you (${count})`}
+    title=${html`Needs you (<${Count} least=${needs.length} />)`}
     kind="needs"
     live
     aside=${Number.isFinite(oldest) ? html`oldest <${Span} at=${oldest} />` : null}
@@ -50,6 +49,11 @@ export function Needs() {
         </details>`
       : null}
   <//>`;
+}
+
+/** The list has at most 200 of them; the totals know how many there are. */
+function Count({ least }) {
+  return Math.max(useSignal(totals).needs, least);
 }
 
 function Problem({ problem }) {

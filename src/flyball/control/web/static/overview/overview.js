@@ -3,7 +3,7 @@
 import { html } from "../lib.js";
 import { Empty } from "../parts/empty.js";
 import { useSignal } from "../signal.js";
-import { connection, totals } from "../store.js";
+import { connection, known } from "../store.js";
 import { Needs } from "./needs.js";
 import { Spend } from "./spend.js";
 import { Tiles } from "./tiles.js";
@@ -12,8 +12,7 @@ import { Units } from "./units.js";
 
 export function Overview({ query }) {
   const state = useSignal(connection);
-  const counts = useSignal(totals);
-  if (!counts) {
+  if (!useSignal(known)) {
     return html`<${Empty} title=${state === "gone" ? "There is nothing to show yet" : "Asking the daemon"} />`;
   }
   return html`<h1 class="hidden">Overview</h1>

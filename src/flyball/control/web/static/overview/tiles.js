@@ -3,7 +3,7 @@ import { html } from "../lib.js";
 import { href, place } from "../router.js";
 import { useSignal } from "../signal.js";
 import { totals } from "../store.js";
-import { dollars } from "../text.js";
+import { dollars, number } from "../text.js";
 
 /** [field of the totals, label, its colour if it is not 0, filter]. The last two are shown only where there are any. */
 const COUNTS = [
@@ -33,7 +33,7 @@ export function Tiles() {
         href=${href("", { ...query, q: query.q === filter ? "" : filter })}
         aria-current=${query.q === filter ? "true" : undefined}
       >
-        <b class=${counts[field] ? colour : "dim"}>${counts[field].toLocaleString("en-US")}</b>
+        <b class=${counts[field] ? colour : "dim"}>${number(counts[field])}</b>
         <span>${label}</span>
       </a>`,
     )}
@@ -42,7 +42,7 @@ export function Tiles() {
       <span>today${limit ? ` of ${dollars(limit)}` : ""}</span>
     </div>
     <a class="tile" data-tile="restarts_hour" href=${href("", { ...query, sort: "restarts" })}>
-      <b>${counts.restarts_hour.toLocaleString("en-US")}</b>
+      <b>${number(counts.restarts_hour)}</b>
       <span>restarts / h</span>
     </a>
   </section>`;

@@ -10,6 +10,7 @@ import { may } from "../rights.js";
 import { go, place, setQuery } from "../router.js";
 import { useSignal } from "../signal.js";
 import { problemOf, rows, totals } from "../store.js";
+import { number } from "../text.js";
 import { parse } from "./filter.js";
 import { Listing } from "./listing.js";
 import { SNOOZE_SECONDS } from "./needs.js";
@@ -27,20 +28,17 @@ export function Units({ query }) {
   useEffect(() => listing.end, [listing]);
   listing.show(sort, parse(q), q);
   const names = useSignal(listing.names);
-  const count = useSignal(totals)?.units ?? 0;
   const box = useRef(null);
   const [[first, last], height] = useWindow(box, names.length);
   useTableKeys({ listing, chosen, box, height });
-  return html`<${Panel} title=${html`Units <span class="dim">${shownOf(names.length, count)}</span>`} aside=${html`<${Filter} q=${q} />`} kind="units">
+  return html`<${Panel} title=${html`Units <${Count} shown=${names.length} />`} aside=${html`<${Filter} q=${q} />`} kind="units">
     <div class="table" role="table" aria-label="Units" aria-rowcount=${names.length + 1}>
       <div class="row head" role="row" aria-rowindex="1">
         ${COLUMNS.map(([id, label]) => html`<${Heading} key=${id} id=${id} label=${label} sort=${sort} />`)}
       </div>
       <div role="rowgroup" ref=${box} class="rows" style=${{ height: `${names.length * height}px` }}>
         <div style=${{ transform: `translateY(${first * height}px)` }}>
-          ${names
-            .slice(first, last)
-            .map((name, nth) => html`<${Row} key=${name} name=${name} place=${first + nth + 2} chosen=${name === chosen} />`)}
+          ${useRows(names, first, last, chosen)}
         </div>
       </div>
     </div>
@@ -48,9 +46,25 @@ export function Units({ query }) {
   <//>`;
 }
 
-function shownOf(shown, all) {
-  const text = (n) => n.toLocaleString("en-US");
-  return shown === all ? text(all) : `${text(shown)} of ${text(all)}`;
+function Count({ shown }) {
+  const { units } = useSignal(totals);
+  return html`<span class="dim">${shown === units ? number(units) : `${number(shown)} of ${number(units)}`}</span>`;
+}
+
+/** The rows in sight. Those that are what they were before are the very same objects, which preact does not look into:
+ * so when one row moves, the others cost nothing. */
+function useRows(names, first, last, chosen) {
+  const before = useRef(new Map());
+  const drawn = new Map();
+  for (let place = first; place < last; place++) {
+    const name = names[place];
+    const isChosen = name === chosen;
+    const old = before.current.get(name);
+    const same = old && old.props.place === place + 2 && old.props.chosen === isChosen;
+    drawn.set(name, same ? old : html`<${Row} key=${name} name=${name} place=${place + 2} chosen=${isChosen} />`);
+  }
+  before.current = drawn;
+  return [...drawn.values()];
 }
 
 function NoUnits({ q }) {
