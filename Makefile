@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 
-.PHONY: demo test test-fast chromium promtool lint bench docs clean
+.PHONY: demo test test-fast chromium promtool lint bench docs screenshots clean
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "make lint   ruff, mypy --strict, import contracts"
 	@echo "make bench  speed beside peers, as ratios"
 	@echo "make docs   build the documentation site into site/"
+	@echo "make screenshots  make the pictures of the page anew, from a real daemon"
 
 $(VENV)/python:
 	$(PYTHON) -c 'import sys; sys.exit("flyball needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (set PYTHON=...)" if sys.version_info < (3, 11) else 0)'
@@ -58,6 +59,10 @@ bench: $(VENV)/dev $(VENV)/bench
 docs: $(VENV)/docs
 	$(BIN)/python tools/settings_reference.py
 	$(BIN)/mkdocs build --quiet --strict
+
+# The pictures in docs/pictures/, from a real daemon and a real Chromium. It takes a minute.
+screenshots: $(VENV)/dev chromium
+	$(BIN)/python -m tools.screenshots
 
 clean:
 	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .hypothesis

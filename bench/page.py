@@ -4,7 +4,8 @@ change on the page, with a real daemon.
 
     python -m bench.page
 
-Busy is the time of the main thread that is not idle, as Chromium counts it. A change is there when the document has it:
+Busy is what the main thread takes of a processor, as Chromium counts it: not the time that it waits for one, so that
+other work on the machine is not counted. A change is there when the document has it:
 from the moment its frame arrives, so a frame that waits for the thread counts in full.
 """
 
@@ -122,7 +123,7 @@ def changing(fake: FakeServer, seed: int) -> Iterator[None]:
 
 
 def busy(session: CDPSession) -> float:
-    """Seconds that the main thread has worked."""
+    """Seconds of a processor that the main thread has used."""
     found: dict[str, Any] = session.send("Performance.getMetrics")
     return float({one["name"]: one["value"] for one in found["metrics"]}["TaskDuration"])
 
@@ -137,7 +138,7 @@ def measured(browser: Browser, path: str) -> tuple[float, float, float]:
             visit.page.goto(address + path)
             visit.page.wait_for_selector(f'[data-unit="{PROBE}"]', timeout=60_000)
             session = visit.context.new_cdp_session(visit.page)
-            session.send("Performance.enable")
+            session.send("Performance.enable", {"timeDomain": "threadTicks"})
             with changing(fake, 7):
                 visit.page.wait_for_timeout(1_000)
                 worked, began = busy(session), time.monotonic()

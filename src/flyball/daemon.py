@@ -16,16 +16,19 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from flyball import app
 from flyball.config.alerts import Alerts
 from flyball.config.plan import OFF, Plan
 from flyball.config.planning import ask_for_plan
 from flyball.config.sources import SourceWatch, same_but_rules
-from flyball.control.board import Board
+from flyball.control.board import PROBLEMS_MAX, Board
 from flyball.control.client import SOCKET
 from flyball.control.commands import check_version, find, not_ok, ok, parse, perform
 from flyball.control.context import Args, Caller, CommandError, Context, Right, unknown_unit
 from flyball.control.past import Past
+from flyball.control.problems import Problem
 from flyball.control.server import Server
 from flyball.control.trail import Trail
 from flyball.control.web.tokens import Tokens
@@ -83,6 +86,7 @@ class Daemon:
         """None: nobody watched yet."""
         self._own: Final[Mapping[str, Callable[[str, Args], Awaitable[dict[str, Any]]]]] = {
             "ping": self._ping,
+            "watch": self._watch,
             "down": self._down,
             "reload": self._reloaded,
             "trigger": self._trigger,
@@ -240,6 +244,7 @@ class Daemon:
             trail=self._trail,
             says=self._says,
             log_of=lambda unit: log_path(self._folder / "logs", unit),
+            problems=self._problems,
             trouble=self._trouble,
             firings=self._rules.counts if self._rules is not None else (lambda _: {}),
         )
@@ -282,6 +287,12 @@ class Daemon:
     def _trouble(self) -> str:
         return self._fleet.trouble or self._complaint or (self._telegram.trouble if self._telegram is not None else "")
 
+    def _problems(self) -> Sequence[Problem] | None:
+        """Those of the board, unless it has more than it lists."""
+        self.board.refresh()
+        found = self.board.problems()
+        return found if len(found) < PROBLEMS_MAX else None
+
     def _says(self, unit: str) -> str:
         return self._fleet.says(unit) or (self._rules.says(unit) if self._rules is not None else "")
 
@@ -289,6 +300,13 @@ class Daemon:
 
     async def _ping(self, _who: str, _args: Args) -> dict[str, Any]:
         return {"pid": os.getpid(), "guardian": os.getppid(), "pids": pids(self._fleet.posts)}
+
+    async def _watch(self, _who: str, args: Args) -> dict[str, Any]:
+        def look() -> dict[str, Any]:
+            self.board.refresh()
+            return msgspec.json.decode(self.board.frame(args["since"], args["epoch"]), type=dict[str, Any])
+
+        return await asyncio.to_thread(look)
 
     async def _down(self, who: str, _args: Args) -> dict[str, Any]:
         # Soon, and not at once: whoever asks is answered first, and the store still takes the line of the audit trail.
@@ -329,7 +347,7 @@ class Daemon:
         """Made before the units are begun: what is found then is counted."""
         from flyball.control.metrics.alerts import of_alerts  # noqa: PLC0415 - see above
         from flyball.control.metrics.metrics import Metrics  # noqa: PLC0415 - see above
-        from flyball.control.metrics.picture import of_board  # noqa: PLC0415 - see above
+        from flyball.control.metrics.picture import BoardPicture  # noqa: PLC0415 - see above
         from flyball.control.metrics.readings import Reading  # noqa: PLC0415 - see above
 
         def of_web() -> list[Reading]:
@@ -343,7 +361,7 @@ class Daemon:
 
         return Metrics(
             self._governor,
-            lambda: of_board(self.board),
+            BoardPicture(self.board),
             named=self._context(WATCHER, Past()).named,
             trouble=lambda: self._fleet.trouble,
             sources=(lambda: of_alerts(self.store), of_web),

@@ -29,7 +29,7 @@ ASK_AGAIN: Final = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, 
 """Refusals that another attempt may not meet. To all others below 500 the request itself is wrong."""
 
 # Its log has every address in full.
-pass
+logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 async def trust() -> ssl.SSLContext:

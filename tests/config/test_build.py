@@ -148,6 +148,7 @@ USED_ELSEWHERE = {
     "rule.listen": "webhooks",
     "rule.auto_reload": "the daemon",
     "rules_dir": "the reader of settings",
+    **dict.fromkeys((value.key for value in Settings().effective() if value.key.startswith("alerts.")), "alerts"),
     "logs.format": "the daemon's log",
     "traces.exporter": "the daemon",
     "journal.max_entries": "the store",

@@ -201,7 +201,7 @@ def test_wrong(scene: Scene, args: dict[str, Any], code: str) -> None:
 
 
 def test_nothing_was_spent(scene: Scene) -> None:
-    """Then there is no curve, and that is no error."""
+    """Then there is no curve yet, and that is no error."""
     scene.start("shop")
     said = curve(scene)
-    assert (said["points"], said["spent"], said["limit"]) == ([], 0, None)
+    assert (said["points"], said["spent"], said["limit"]) == ([], 0, 500 * CENT)

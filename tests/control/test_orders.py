@@ -346,7 +346,7 @@ def test_rights(scene: Scene, verb: str) -> None:
     given = {"unit": "web", "units": ["web"], "fingerprint": "abc", "rule": "price", "rules": ["price"]}
     args = {argument.name: given[argument.name] for argument in COMMANDS[verb].arguments if argument.name in given}
     context = scene.context(right=Right.LOOK, log_of=lambda _: Path("no") / "such.log")
-    if verb == "ping":
+    if verb in ("ping", "watch"):
         with pytest.raises(CommandError, match="no daemon"):
             answer(context, verb, args)
     elif COMMANDS[verb].right is Right.LOOK:

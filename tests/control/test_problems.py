@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from flyball.control import problems
 from flyball.control.commands import answer
 from flyball.control.problems import Problem, Seen, listed, of_fleet, of_unit
 from flyball.core.event import Asked, Cause
-from flyball.core.time import HOUR, MINUTE
+from flyball.core.time import FOREVER, HOUR, MINUTE
 from flyball.policies.budget import OVER_BUDGET
 from flyball.store.memory import MemoryStore
 from tests.control.scene import Scene
@@ -107,8 +106,8 @@ def test_circuit_and_trouble(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("until", "count", "acknowledged", "snoozed"),
     [
-        (problems.FOREVER, 6, True, False),
-        (problems.FOREVER, 5, False, False),
+        (FOREVER, 6, True, False),
+        (FOREVER, 5, False, False),
         (HOUR, 6, False, True),
         (HOUR, 5, False, False),
         (MINUTE, 6, False, False),
@@ -121,7 +120,7 @@ def test_seen(scene: Scene, until: int, count: int, acknowledged: bool, snoozed:
     scene.flap("other", 7)
     found = [*_problems(scene, "coder"), *_problems(scene, "other")]
     at = scene.clock.now()
-    until = until if until == problems.FOREVER else at + until
+    until = until if until == FOREVER else at + until
     ordered = listed(found, {found[0].id: Seen(by="ann", at=at, until=until, count=count)}, at + 30 * MINUTE)
     one = next(problem for problem in ordered if problem.unit == "coder")
     assert (one.acknowledged, one.snoozed_until is not None) == (acknowledged, snoozed)

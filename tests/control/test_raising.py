@@ -170,6 +170,24 @@ def test_not_its_own_budget_holds_it_back(scene: Scene) -> None:
         "no_budget",
         "Raise that of its user: `flyball raise --user ann AMOUNT`.",
     )
+    piece.end(Cause.STOPPED, error=OVER_BUDGET, policy="budget")
+    [problem] = answer(scene.context(), "problems", {})["problems"]
+    [action] = problem["actions"]
+    assert (action["args"], action["destructive"]) == ({"user": "ann", "more": "1.00", "resume": True}, True)
+    assert action["label"] == "Raise that of the user by 1.00 USD and resume"
+    assert answer(scene.context(), action["verb"], action["args"])["resumed"] == ["thesis"]
+    assert answer(scene.context(), "problems", {})["problems"] == []
+    assert begins_by_itself(piece)
+
+
+def test_what_the_problem_offers(scene: Scene) -> None:
+    """The one safe thing to do about a session without money is what helps."""
+    piece = bankrupt(scene)
+    [problem] = answer(scene.context(), "problems", {})["problems"]
+    [action] = problem["actions"]
+    assert (action["label"], action["destructive"]) == ("Raise by 1.00 USD and resume", False)
+    answer(scene.context(), action["verb"], action["args"])
+    assert begins_by_itself(piece)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The bot of a real daemon: true traffic to a server that speaks Telegram's protocol, and what comes of it in the
 journal, in processes and in what people are shown."""
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,3 +177,20 @@ def test_reload(phone: Phone) -> None:
     phone.site.flyball("status")
     assert phone.site.running() == before
     assert [update["update_id"] for update in phone.api._updates] == [number]
+
+
+@pytest.mark.slow
+def test_button_under_an_alert(phone: Phone) -> None:
+    """An alert of a quarantine comes with a button; pressed, it lifts the quarantine."""
+    site = phone.site
+    channel = {"type": "telegram", "token": "${TELEGRAM_TOKEN}", "chats": [str(ANN)], "url": phone.api.url}
+    site.env["FLYBALL_ALERTS__CHANNELS"] = json.dumps({"phone": channel})
+    phone.up({"bad": {**FAILS, "restart": "on-failure"}})
+    until(lambda: any(message.buttons for message in phone.api.messages(ANN)), "an alert with a button")
+    alert = next(message for message in phone.api.messages(ANN) if message.buttons)
+    label = next(button["text"] for button in alert.buttons if button["text"].startswith("Reset"))
+    phone.api.taps(alert, label)
+    until(phone.orders, "an order")
+    assert [(one["by"], one["channel"], one["verb"]) for one in phone.orders()] == [
+        ("telegram:ann", "telegram", "reset")
+    ]

@@ -34,7 +34,7 @@ def units(site: LiveSite, size: str, code: int) -> dict[str, Any]:
         f"coder-{size}": {"command": ["sh", "-c", f"{works}; exit {code}"], "labels": {"user": size}},
         f"known-{size}": {"command": ["sh", "-c", f"exit {code + 1}"]},
         f"later-{size}": {"command": ["sh", "-c", f"exit {code + 2}"]},
-        f"broke-{size}": {"command": [sys.executable, "-c", SPENDS], "grace": "0.1s"},
+        f"broke-{size}": {"command": [sys.executable, "-c", SPENDS], "kind": "agent", "grace": "0.1s"},
     }
     return {name: unit | {"cwd": str(site.folder)} for name, unit in found.items()}
 
@@ -104,7 +104,7 @@ def test_reset(enter: Callable[..., Visit], site: LiveSite, size: str) -> None:
     press(page, name, "Reset")
     expect(row.locator(".state")).to_contain_text("running")
     expect(page.locator(f'[data-problem^="{name}:"]')).to_have_count(0)
-    site.wait(name, state="healthy", running=True)
+    site.wait(name, held=False, running=True)
 
 
 def test_acknowledge(enter: Callable[..., Visit], site: LiveSite, size: str) -> None:
@@ -135,7 +135,7 @@ def test_raise(enter: Callable[..., Visit], site: LiveSite, size: str) -> None:
     until(lambda: problem_of(site, name), "its problem")
     page = enter().page
     expect(in_row(page, name).locator(".state")).to_have_text("over budget")
-    press(page, name, "Raise by $1")
+    press(page, name, "Raise by")
     expect(in_row(page, name).locator(".state")).to_contain_text("running")
     [budget] = [one for one in site.status()[name]["budgets"] if one["by"] == "unit"]
     assert budget["limit"] == 1_300_000
@@ -154,7 +154,7 @@ def test_answer(enter: Callable[..., Visit], site: LiveSite, size: str) -> None:
 def test_death_is_seen(enter: Callable[..., Visit], site: LiveSite, size: str) -> None:
     """What happens to a process is on the page without a reload: its row, and the timeline."""
     name = f"steady-{size}"
-    [pid] = until(lambda: site.running().get(name), "its process")
+    [pid] = until(lambda: site.running().get(name, []), "its process")
     page = enter().page
     row = in_row(page, name)
     expect(row.locator(".state")).to_contain_text("running")

@@ -117,9 +117,8 @@ def test_unit_page(shown: Callable[..., Page]) -> None:
     expect(page.get_by_text("resumes 1 of 3")).to_be_visible()
     expect(page.get_by_role("img", name="Spent $1.92 of $2.00")).to_be_visible()
     expect(page.locator(".curve canvas")).to_be_visible()
-    opinions = page.get_by_role("table", name="Every policy's opinion").locator("tbody tr")
-    expect(opinions.nth(0)).to_contain_text("hold")
-    expect(opinions.nth(1)).to_contain_text("nothing against it")
+    expect(page.get_by_role("table", name="Policies with reasons").locator("tbody tr")).to_contain_text("hold")
+    expect(page.locator(".content")).to_have_text("proceed, with nothing against it: cooldown")
     expect(page.get_by_label("Stack trace")).to_contain_text("Traceback")
 
 

@@ -16,12 +16,18 @@ LOCAL_MODES = 3
 RAW_LACKS = termios.ICANON | termios.ECHO | termios.ISIG
 
 CHILD = """
-import os, signal, sys
+import os, signal, sys, threading
+TOLD = (signal.SIGWINCH, signal.SIGINT)
 def size():
     found = os.get_terminal_size(0)
     return f"{found.lines}x{found.columns}"
-signal.signal(signal.SIGWINCH, lambda *_: print("resized", size(), flush=True))
-signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
+def watch():
+    while True:
+        resized = signal.sigwait(TOLD) is signal.SIGWINCH
+        print(f"resized {size()}" if resized else "interrupted", flush=True)
+# Not by handlers: a signal that comes just before `input` waits for a line would be told with that line.
+signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
+threading.Thread(target=watch, daemon=True).start()
 os.close(os.open("/dev/tty", os.O_RDWR))
 print("began", size(), os.isatty(1), sys.argv[1:], flush=True)
 while (line := input()) != "bye":

@@ -53,7 +53,7 @@ class Town:
             ("step", "made", "dies", "settle", "raise", "release", "reboot"), (9, 8, 2, 2, 2, 1, 1)
         ):
             case ["step"]:
-                cost = {"usd": self.dice.randrange(1, 300_000), "tokens": self.dice.randrange(40)}
+                cost: Amounts = {"usd": self.dice.randrange(1, 300_000), "tokens": self.dice.randrange(40)}
                 step = Step(
                     cost=cost, steps=self.dice.choice((1, 1, 5)), last=self.dice.random() < 0.1, **self.who(unit)
                 )
@@ -97,8 +97,8 @@ class Town:
                 state = policy.current(decode_state(State, data), self.clock.now())
                 assert state.spent + state.reserved <= policy.limit + state.raised, (key, state)
         key = Key("budget", "fleet", "")
-        data = self.store.read([key]).records.get(key)
-        reserved = decode_state(State, data).reserved if data is not None else 0
+        stored = self.store.read([key]).records.get(key)
+        reserved = decode_state(State, stored).reserved if stored is not None else 0
         assert reserved == sum(cost.get("usd", 0) for _, _, cost in (*self.held, *self.dead))
 
 

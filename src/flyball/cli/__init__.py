@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "page": ("flyball.cli.page:page", "Print a link that opens the page of the daemon."),
     "token": ("flyball.cli.token:token", "Show, make and remove tokens for the page and its API."),
     "status": ("flyball.cli.status:status", "Show the fleet and its units."),
+    "top": ("flyball.cli.top:top", "Watch all units on the whole screen, with keys to put things right."),
     "why": ("flyball.cli.why:why", "Say why a unit is what it is, and what to do."),
     "sessions": ("flyball.cli.sessions:sessions", "Show sessions: work that can be paused and resumed."),
     "session": ("flyball.cli.sessions:session", "Show one session and its checkpoints."),

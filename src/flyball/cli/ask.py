@@ -15,9 +15,11 @@ import click
 from flyball import app
 from flyball.config import Settings, load
 from flyball.config.build import rule_policies, unit_policies
+from flyball.control.board import Board
 from flyball.control.client import Client, connect
 from flyball.control.commands import answer, find
 from flyball.control.context import CommandError, Context, Right
+from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.runtimes.holder import is_gone
 
@@ -71,6 +73,14 @@ class Asking:
         if self._context is None:
             self._context = self._context_of(app.open_governor(self.settings, self._env))
         return answer(self._context, verb, args)
+
+    def board(self) -> Board:
+        """All units, live, as the store has them. FlyballError where nothing ran yet: looking makes no files."""
+        if self._context is None and self.fresh:
+            raise FlyballError("nothing ran here yet", remedy="Start something: `flyball up -d`, or `flyball run`.")
+        if self._context is None:
+            self._context = self._context_of(app.open_governor(self.settings, self._env))
+        return Board(self._context.look)
 
     def record(self, verb: str, args: Mapping[str, Any], data: Any) -> None:
         """Put on the audit trail what was done without the daemon, and not by the store."""

@@ -45,11 +45,12 @@ def why(unit: str, lines: int, as_json: bool) -> None:
     if as_json:
         print_json(said)
         return
-    for line in _lines(said):
+    for line in why_lines(said):
         click.echo(line)
 
 
-def _lines(said: Mapping[str, Any]) -> Iterable[str]:
+def why_lines(said: Mapping[str, Any]) -> Iterable[str]:
+    """All that there is to say of it."""
     unit, now = said["unit"], said["at"]
     since = f" since {clock_time(unit['since'], now)}" if unit["since"] is not None else ""
     word = unit["state"] if said["session"] is None else said["session"]["status"]

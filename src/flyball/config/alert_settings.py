@@ -6,11 +6,13 @@ Secrets come from variables (`${NAME}`) or from files (`token_file`, …), and a
 import re
 import zoneinfo
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from flyball.config.alerts import (
+    KINDS,
     USER,
     AlertRule,
     Alerts,
@@ -31,6 +33,10 @@ from flyball.core.time import span
 CHANNELS_MAX: Final = 16
 """Channels of one fleet: each has a task and a queue of its own."""
 RULES_MAX: Final = 100
+SUGGESTIONS_MAX: Final = 2
+"""Names offered for one that is not known."""
+NAME_SHOWN_MAX: Final = 60
+"""Characters of a wrong name that are repeated."""
 NAMES_MAX: Final = 100
 """Kinds, units, receivers or labels that one list names."""
 SECRET_MIN: Final = 16
@@ -235,6 +241,15 @@ class AlertRuleSection(Section):
     """Labels that the unit has to have, with their values."""
     channels: Texts = ()
     """Where it goes to. None named: to all."""
+
+    @model_validator(mode="after")
+    def _kinds_exist(self) -> Self:
+        for kind in self.kinds:
+            if kind not in KINDS:
+                near = get_close_matches(kind, KINDS, n=SUGGESTIONS_MAX)
+                hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(KINDS)}"
+                raise contradiction("kinds", f"no kind of alert {kind[:NAME_SHOWN_MAX]!r}; {hint}")
+        return self
 
     def rule(self) -> AlertRule:
         """The rule that was given."""

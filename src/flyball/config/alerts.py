@@ -12,7 +12,44 @@ from flyball.core.time import DAY, HOUR, MINUTE, SECOND, Span
 SEVERITIES: Final = ("info", "warning", "critical")
 """From news that nobody waits for to what somebody is woken for."""
 
-MINUTES_OF_DAY: Final = 24 * 60
+KINDS: Final = (
+    "quarantined",
+    "halted",
+    "restarts_in_a_row",
+    "max_resume_attempts_exceeded",
+    "restart_storm",
+    "too_many_restarts",
+    "clock_jumped",
+    "policy_failed",
+    "stuck",
+    "waits_for_person",
+    "question",
+    "circuit_open",
+    "restarts_often",
+    "cost_budget_exceeded",
+    "budget_near",
+    "starved",
+    "spend_anomaly",
+    "failed",
+    "failure",
+    "timeout",
+    "idle_timeout",
+    "hard_cap_15_rounds",
+    "max_rounds",
+    "max_steps",
+    "preflight",
+    "loop_detected",
+    "stalled",
+    "lost",
+    "firing_dropped",
+    "message",
+    "restarts",
+    "daemon_started",
+    "channel_dead",
+    "journal_gap",
+    "test",
+)
+"""Every kind of alert, by which rules name them."""
 
 USER: Final = "user"
 """Among the receivers of mails it stands for the user of the unit, if that label is an address."""
@@ -27,7 +64,7 @@ class Ntfy:
     topic: str = field(repr=False)
     """Who knows it can read along, so it is as good as a secret."""
     SERVER: ClassVar = "https://ntfy.sh"
-    url: str = SERVER
+    url: str = field(default=SERVER, repr=False)
     token: str = field(default="", repr=False)
     timeout: Span = 15 * SECOND
 
@@ -70,7 +107,7 @@ class TelegramChannel:
     token: str = field(repr=False)
     chats: tuple[str, ...] = ()
     SERVER: ClassVar = "https://api.telegram.org"
-    url: str = SERVER
+    url: str = field(default=SERVER, repr=False)
     timeout: Span = 15 * SECOND
 
 

@@ -17,6 +17,9 @@ from flyball.config.variables import SECRET
 SHOWN_MAX: Final = 60
 """Characters of a wrong key or value that are repeated in the message."""
 
+WITH_SECRETS: Final = frozenset({"units", "rules", "alerts", "telegram"})
+"""Sections that may hold some."""
+
 PROBLEMS_MAX: Final = 100
 """Problems that are listed. Whoever has more has given the wrong file."""
 
@@ -63,7 +66,7 @@ def _problem(detail: ErrorDetails, given: Given) -> str:
     if detail["type"] == "too_long":
         most, count = context["max_length"], context["actual_length"]
         return f"{found.at}: {dotted(path)}: has {count or f'more than {most}'} entries; allowed: at most {most}"
-    shown = _shown_of_unit(path, found) if path[:1] in (("units",), ("rules",), ("telegram",)) else _shown(found)
+    shown = _shown_of_unit(path, found) if path and path[0] in WITH_SECRETS else _shown(found)
     if detail["type"] == "value_error":
         return f"{found.at}: {dotted(path)} is {shown}; it {context['error']}"
     return f"{found.at}: {dotted(path) or 'the file'} is {shown}; allowed: {allowed(path)}"

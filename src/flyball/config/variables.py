@@ -16,7 +16,7 @@ from flyball.config.given import Given, Origin, dotted
 from flyball.config.templates import escaped
 
 PATHS: Final = ("cwd", "beat_file", "env_file")
-SECRET: Final = frozenset({"env", "headers", "secret", "token"})
+SECRET: Final = frozenset({"env", "headers", "secret", "token", "password", "url", "urls", "topic"})
 """Keys whose values are never shown."""
 IN_FILES: Final = ("token", "secret", "password", "urls")
 """Keys of a channel of alerts that a file may hold, which is named by the key with `_file`."""

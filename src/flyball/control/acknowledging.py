@@ -81,6 +81,9 @@ def _forgotten(look: Look) -> dict[Key, bytes | None]:
 
 def _all(context: Context, look: Look) -> list[Problem]:
     """Every problem there is."""
+    known = context.problems()
+    if known is not None:
+        return list(known)
     found = [problem for unit in look.units() for problem in of_unit(look.unit(unit))]
     return _listed(look, [*of_fleet(look.fleet(()), context.trouble), *found])
 

@@ -11,6 +11,7 @@ from flyball.config.definitions import Definitions
 from flyball.config.rules import Rule
 from flyball.config.units import Unit
 from flyball.control.past import Past
+from flyball.control.problems import Problem
 from flyball.control.trail import FORBIDDEN, Trail
 from flyball.control.views import Gone, Look
 from flyball.errors import FlyballError
@@ -94,6 +95,8 @@ class Context:
     """Kept between commands."""
     log_of: Callable[[str], Path | None] = lambda _: None
     """The file that has what a unit printed; none: nobody here knows where that is."""
+    problems: Callable[[], Sequence[Problem] | None] = lambda: None
+    """All problems, where a board knows them without looking at everybody anew; none: look."""
     trouble: str = ""
     """Why the daemon cannot write down what happens; nothing if it can, or if there is none."""
 

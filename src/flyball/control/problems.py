@@ -203,13 +203,29 @@ def _of_reason(view: UnitView, reason: ReasonView) -> Problem:
 def _actions(view: UnitView, code: str, fingerprint: str) -> tuple[Action, ...]:
     if fingerprint:
         return (Action(verb="reset", args={"fingerprint": fingerprint}, label=f"Reset {fingerprint[:SHORT]}"),)
-    if code == OVER_BUDGET and nearest(view.budgets) is not None:
-        more = amount_text(MONEY, 1_000_000)
-        raised = {"unit": view.name, "more": RAISE_BY, "resume": True}
-        return (Action(verb="raise", args=raised, label=f"Raise by {more} and resume"),)
+    whose = _whose_money(view) if code == OVER_BUDGET else None
+    if whose is not None:
+        more, shared = amount_text(MONEY, 1_000_000), "unit" not in whose
+        label = f"Raise {'that of the ' + next(iter(whose)) + ' ' if shared else ''}by {more} and resume"
+        return (
+            Action(verb="raise", args={**whose, "more": RAISE_BY, "resume": True}, label=label, destructive=shared),
+        )
     if view.state is Word.FAILED and not view.held:
         return (Action(verb="start", args={"units": [view.name]}, label="Start again"),)
     return (Action(verb="resume", args={"units": [view.name]}, label="Resume"),)
+
+
+def _whose_money(view: UnitView) -> dict[str, Any] | None:
+    """Whose budget is to be raised: that which is used up most, its own or one that it shares."""
+    budget = nearest(view.budgets)
+    match budget.by if budget is not None else "":
+        case "unit" | "run":
+            return {"unit": view.name}
+        case "user" if view.labels.get("user"):
+            return {"user": view.labels["user"]}
+        case "fleet":
+            return {"fleet": True}
+    return None
 
 
 def nearest(budgets: Sequence[BudgetView]) -> BudgetView | None:

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from flyball.control.budgets import BUDGET, Account, accounts
+from flyball.control.budgets import BUDGET, Account
 from flyball.control.context import Args, Context, bounded, known_unit
+from flyball.control.views import Look, states_of
 from flyball.core.amounts import MONEY
 from flyball.core.codec import decode_body
 from flyball.core.event import Event, Exited, Released, Settled, Start, Stepped
+from flyball.core.policy import Key
 from flyball.core.time import HOUR, Instant, seconds
 from flyball.errors import StoreCorrupt
+from flyball.policies import Budget
 from flyball.store import Entry
 
 POINTS_MAX: Final = 288
@@ -31,7 +34,7 @@ def spend(context: Context, args: Args) -> Any:
     hours = bounded(args, "hours", HOURS_MAX, 1)
     look = context.look()
     unit = known_unit(look, args["unit"]) if args["unit"] else ""
-    account = _account(context, unit, look.now)
+    account = _account(look, unit)
     entries = context.governor.store.last_entries(
         limit=ENTRIES_MAX, unit=unit or None, events=OF_A_UNIT if unit else SPENT
     )
@@ -50,12 +53,16 @@ def spend(context: Context, args: Args) -> Any:
     }
 
 
-def _account(context: Context, unit: str, now: Instant) -> Account | None:
+def _account(look: Look, unit: str) -> Account | None:
     """The budget that the curve is drawn against: of a unit its own that is used up most, otherwise the fleet's."""
+    opinions = look.opinions(unit) if unit else look.governor.opinions(Start())
+    run = next((live.run for live in look.unit(unit, opinions).live), "") if unit else ""
+    subjects = {"unit": unit, "run": f"{unit}/{run}"} if unit else {"fleet": ""}
     found = [
-        one
-        for one in accounts(context.governor, now)
-        if one.key.policy == BUDGET and one.policy is not None and (one.unit == unit if unit else one.key.by == "fleet")
+        Account(Key(BUDGET, by, subject), policy, policy.current(state, look.now))
+        for by, subject in subjects.items()
+        for policy, state, _ in states_of(Budget, opinions, by)
+        if policy.name == BUDGET
     ]
     return max(found, key=lambda one: one.share, default=None)
 

@@ -17,7 +17,7 @@ from flyball.control.alerts.channel import ChannelError, Message
 from flyball.control.alerts.service import AlertService
 from flyball.core.event import Acknowledged, Released
 from flyball.core.policy import Key
-from flyball.core.time import HOUR, MINUTE, SECOND
+from flyball.core.time import FOREVER, HOUR, MINUTE, SECOND
 from flyball.governor import Governor
 from flyball.store import Drafter, Entry, Snapshot, Store
 from flyball.store.memory import MemoryStore
@@ -95,7 +95,7 @@ async def _lives(service: AlertService, knife: Knife, length: float) -> bool:
     task = asyncio.create_task(service.run())
     end = asyncio.get_running_loop().time() + length
     while asyncio.get_running_loop().time() < end and not knife.fell:
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(1.0)
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError, Killed):
         await task
@@ -152,7 +152,7 @@ def test_killed_at_every_write(after: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(12))
 def test_killed_again_and_again(seed: int) -> None:
     """With problems that come and go, channels that fail, and a service that is killed every few writes: whatever
     lasted longer than the wait is told, to every channel."""
@@ -185,13 +185,13 @@ def test_killed_again_and_again(seed: int) -> None:
             knife.fell, knife.writes, knife.at, knife.after = False, 0, dice.randint(1, 12), dice.random() < 0.5
             for channel in channels:
                 channel.fails = ChannelError("503", retry=True) if dice.random() < 0.3 else None
-            await _lives(AlertService(governor, alerts("phone", "mail"), channels, do=inline), knife, 300)
+            await _lives(AlertService(governor, alerts("phone", "mail"), channels, every=10.0, do=inline), knife, 300)
             await asyncio.sleep(dice.uniform(0, 30))
         await happening
         knife.fell, knife.at = False, 0
         for channel in channels:
             channel.fails = None
-        await _lives(AlertService(governor, alerts("phone", "mail"), channels, do=inline), knife, 3_600)
+        await _lives(AlertService(governor, alerts("phone", "mail"), channels, every=10.0, do=inline), knife, 1_800)
 
     loop.run(main())
     for channel in channels:
@@ -228,8 +228,8 @@ def test_never_too_often(steps: list[Step]) -> None:
                 elif what == "release":
                     site.submit(Released(unit=unit))
                 else:
-                    until = {} if what == "acknowledge" else {"until": loop.now() + 10 * MINUTE}
-                    site.submit(Acknowledged(problem=problem, by="ann", **until))
+                    until = FOREVER if what == "acknowledge" else loop.now() + 10 * MINUTE
+                    site.submit(Acknowledged(problem=problem, by="ann", until=until))
                 await asyncio.sleep(then)
             await site.passes(2 * HOUR)
             book = site.service._book

@@ -1,6 +1,8 @@
 """What of the journal is news: a function of an entry alone."""
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,3 +202,12 @@ def test_names_that_exist() -> None:
     assert ALSO.keys() <= KINDS.keys()
     assert all(kind.words and kind.severity in ("info", "warning", "critical") for kind in KINDS.values())
     assert Verb.HOLD > Verb.FINISH  # what `failed` is told by
+
+
+def test_every_kind_is_explained() -> None:
+    """The page about alerts lists every kind, with its severity."""
+    page = (Path(__file__).parents[3] / "docs/how-to/alerts.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", page, re.MULTILINE)
+    assert [row for row in rows if row[1] in ("info", "warning", "critical")] == [
+        (name, kind.severity) for name, kind in KINDS.items()
+    ]

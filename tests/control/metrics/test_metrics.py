@@ -18,7 +18,7 @@ from flyball.control.metrics.alerts import of_alerts
 from flyball.control.metrics.labels import OTHER, VALUES_MAX, WORK
 from flyball.control.metrics.metrics import CONTENT_TYPE, FRESH, Metrics
 from flyball.control.metrics.names import METRICS
-from flyball.control.metrics.picture import Picture, look_at, of_board
+from flyball.control.metrics.picture import BoardPicture, Picture, look_at
 from flyball.control.metrics.readings import Reading
 from flyball.control.past import Past
 from flyball.control.views import Look
@@ -83,10 +83,38 @@ def test_the_board_and_a_look_give_the_same_picture() -> None:
     scene.everything()
     past = Past()
     board = Board(lambda: Look(scene.governor, past))
-    seen, looked = of_board(board), look_at(Look(scene.governor, past))
+    seen, looked = BoardPicture(board)(), look_at(Look(scene.governor, past))
+    assert seen is not None
     assert (dict(seen.states), seen.running, seen.held) == (dict(looked.states), looked.running, looked.held)
     assert seen.problems["critical"] == 2
     assert set(seen.problems) == {"critical", "warning", "info"}
+
+
+def test_a_board_that_takes_long_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """The first look at ten thousand units may take longer than a scraper waits: then units are left out of that
+    scrape, all else is told, and the look goes on for the next one."""
+    scene = Scene(MemoryStore())
+    scene.start("coder")
+    past, go_on = Past(), threading.Event()
+
+    def slowly() -> Look:
+        assert go_on.wait(20)
+        return Look(scene.governor, past)
+
+    picture = BoardPicture(Board(slowly), within=0.01)
+    ticks = iter(range(0, 10**6, 10)).__next__
+    metrics = Metrics(scene.governor, picture, version="1", clock=lambda: float(ticks()))
+    for _ in range(2):
+        table = parsed(metrics.render().decode())
+        assert table["flyball_up",] == 1
+        assert not [place for place in table if place[0].startswith("flyball_units")]
+    go_on.set()
+    patient = BoardPicture(picture._board, within=20)
+    patient._refreshing = picture._refreshing
+    told = patient()
+    assert told is not None
+    assert told.running == 1
+    assert not caplog.records
 
 
 def test_a_fleet_that_is_held() -> None:

@@ -8,11 +8,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from click.shell_completion import ShellComplete
 
+from flyball.cli import main
+from flyball.cli.group import flyball
+from flyball.config.planning import read_plan
+from flyball.control.context import CommandError
 from flyball.control.web.tokens import Tokens
+from flyball.errors import SettingsError
 from tests.daemon.site import Site, until
 
 SLEEPS = {"web": {"command": "sleep 1000"}}
@@ -45,6 +52,7 @@ def asked(site: Site, verb: str, *, method: str = "GET", by: str = "", **args: o
     return httpx.post(url, headers=headers, json=args, timeout=20)
 
 
+@pytest.mark.slow
 def test_from_up_to_down(site: Site) -> None:
     """The address is told, the token is not; what is ordered there is done, and on the audit trail; at the end nothing
     of it is left but who may come in."""
@@ -78,6 +86,7 @@ def test_from_up_to_down(site: Site) -> None:
             assert secret.encode() not in file.read_bytes(), file
 
 
+@pytest.mark.slow
 def test_a_link(site: Site) -> None:
     """`flyball page` prints one that logs in once; a daemon that is started anew knows who is logged in."""
     site.flyball("up", "-d")
@@ -105,6 +114,7 @@ def test_a_link(site: Site) -> None:
     assert value not in log
 
 
+@pytest.mark.slow
 def test_an_address_that_is_taken(site: Site) -> None:
     """One that was asked for: an error, and nothing is started. The usual one: any other, which is told."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -130,32 +140,47 @@ def test_an_address_that_is_taken(site: Site) -> None:
         assert "any free port is taken instead" in site.log()
 
 
-@pytest.mark.parametrize("how", ["option", "setting", "variable"])
-def test_off(site: Site, how: str) -> None:
+def test_off(site: Site) -> None:
     """No address, no tokens, and `flyball page` says why."""
     del site.env["FLYBALL_HTTP__LISTEN"]
-    option = []
-    match how:
-        case "option":
-            option = ["--http", "off"]
-        case "setting":
-            site.file.write_text(site.file.read_text() + "http: {listen: off}\n")
-        case _:
-            site.env["FLYBALL_HTTP__LISTEN"] = "off"
-    assert "page" not in site.flyball("up", "-d", *option).stdout
+    assert "page" not in site.flyball("up", "-d", "--http", "off").stdout
     assert not {"http.json", "tokens.json"} & {file.name for file in site.state.iterdir()}
-    said = site.flyball("page", code=2).stderr
-    assert "serves no page" in said
-    assert "http.listen" in said
+    with pytest.raises(CommandError, match="serves no page") as raised:
+        site.ask("login_link")
+    assert "http.listen" in raised.value.remedy
 
 
-@pytest.mark.parametrize("given", ["8910", "localhost", "127.0.0.1:99999", "http://127.0.0.1:80", ":80", ""])
-def test_addresses_that_are_none(site: Site, given: str) -> None:
-    """A clear error before anything is started."""
-    done = site.flyball("up", "-d", "--http", given, code=2)
-    assert "should be a host and a port" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not site.state.exists()
+SETTINGS: Any = [
+    ("{}", {}, None),
+    ("{listen: off}", {}, "off"),
+    ("{listen: 'off'}", {}, "off"),
+    ("{listen: 127.0.0.1:80}", {}, "127.0.0.1:80"),
+    ("{listen: '[::1]:0'}", {}, "[::1]:0"),
+    ("{listen: 127.0.0.1:80}", {"FLYBALL_HTTP__LISTEN": "off"}, "off"),
+    ("{listen: off}", {"FLYBALL_HTTP__LISTEN": "127.0.0.1:81"}, "127.0.0.1:81"),
+]
+
+
+@pytest.mark.parametrize(("http", "env", "listen"), SETTINGS)
+def test_where_it_is_set(tmp_path: Path, http: str, env: dict[str, str], listen: str | None) -> None:
+    """In the file, or by a variable, which wins; nothing said is not the same as the usual address."""
+    file = tmp_path / "flyball.yaml"
+    file.write_text(f"units: {{web: {{command: sleep 1}}}}\nhttp: {http}\n")
+    assert read_plan(file, env)[0].http.listen == listen
+
+
+@pytest.mark.parametrize("given", ["8910", "localhost", "127.0.0.1:99999", "http://127.0.0.1:80", ":80", "", "a b:80"])
+def test_addresses_that_are_none(
+    tmp_path: Path, given: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A clear error before anything is started, as an option and as a setting."""
+    monkeypatch.setenv("FLYBALL_STATE_DIR", str(tmp_path / "state"))
+    assert "should be a host and a port" in run(capsys, "up", "-d", "--http", given, code=2)
+    assert not (tmp_path / "state").exists()
+    file = tmp_path / "flyball.yaml"
+    file.write_text(f"units: {{web: {{command: sleep 1}}}}\nhttp: {{listen: {json.dumps(given)}}}\n")
+    with pytest.raises(SettingsError, match=r"flyball\.yaml:2:\d+: http\.listen.*should be a host and a port"):
+        read_plan(file, {})
 
 
 def test_tokens_that_others_can_read(site: Site) -> None:
@@ -171,33 +196,65 @@ def test_tokens_that_others_can_read(site: Site) -> None:
     site.flyball("up", "-d")
 
 
-def test_tokens_on_the_command_line(site: Site) -> None:
+def run(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> str:
+    """A command, in this process; what it said."""
+    assert main(args) == code
+    said = capsys.readouterr()
+    return said.err if code else said.out.strip()
+
+
+def test_tokens_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """They are listed, shown, made and removed without a daemon as well; a list has no secret in it."""
-    assert "no token yet" in site.flyball("token").stdout
-    made = site.flyball("token", "add", "phone", "--role", "operate").stdout.strip()
-    assert site.flyball("token", "show", "phone").stdout.strip() == made
-    shown = json.loads(site.flyball("token", "show", "phone", "--json").stdout)
+    monkeypatch.setenv("FLYBALL_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    assert "no token yet" in run(capsys, "token")
+    made = run(capsys, "token", "add", "phone", "--role", "operate")
+    assert run(capsys, "token", "show", "phone") == made
+    shown = json.loads(run(capsys, "token", "show", "phone", "--json"))
     assert (shown["name"], shown["role"], shown["token"]) == ("phone", "operate", made)
     for args in ((), ("--json",)):
-        said = site.flyball("token", *args).stdout
+        said = run(capsys, "token", *args)
         assert "phone" in said
         assert made not in said
-    assert "there is a token 'phone' already" in site.flyball("token", "add", "phone", code=2).stderr
-    assert "no token 'fone'; there are: phone" in site.flyball("token", "show", "fone", code=2).stderr
-    assert "is not one of" in site.flyball("token", "add", "x", "--role", "root", code=2).stderr
-    assert "phone is out" in site.flyball("token", "remove", "phone").stdout
-    assert json.loads(site.flyball("token", "--json").stdout) == {"tokens": []}
-    assert "no daemon runs here" in site.flyball("page", code=2).stderr
+    assert "there is a token 'phone' already" in run(capsys, "token", "add", "phone", code=2)
+    assert "no token 'fone'; there are: phone" in run(capsys, "token", "show", "fone", code=2)
+    assert "is not one of" in run(capsys, "token", "add", "x", "--role", "root", code=2)
+    assert "phone is out" in run(capsys, "token", "remove", "phone")
+    assert json.loads(run(capsys, "token", "--json")) == {"tokens": []}
+    assert "no daemon runs here" in run(capsys, "page", code=2)
 
 
-def test_names_of_tokens_are_completed(site: Site) -> None:
-    """As a shell asks for them."""
+def test_changes_without_a_daemon_are_on_the_audit_trail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where there is a store; the token itself is not."""
+    monkeypatch.setenv("FLYBALL_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "flyball.yaml").write_text("units: {web: {command: sleep 1}}")
+    run(capsys, "pause", "web")
+    made = run(capsys, "token", "add", "phone")
+    run(capsys, "token", "remove", "phone")
+    entries = [json.loads(line) for line in run(capsys, "events", "--json").splitlines()]
+    ordered = [entry["data"] for entry in entries if entry["event"] == "ordered"]
+    assert [(one["verb"], one["channel"]) for one in ordered if "token" in one["verb"]] == [
+        ("token_add", "cli"),
+        ("token_remove", "cli"),
+    ]
+    assert made not in json.dumps(entries)
+
+
+def test_names_of_tokens_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a shell asks for them; where they cannot be read, nothing is."""
+    monkeypatch.setenv("FLYBALL_STATE_DIR", str(tmp_path))
     for name in ("phone", "pad", "ci"):
-        Tokens(site.state).add(name, "look")
-    env = {**site.env, "_FLYBALL_COMPLETE": "bash_complete", "COMP_WORDS": "flyball token show p", "COMP_CWORD": "3"}
-    command = [sys.executable, "-c", "from flyball.cli.group import flyball; flyball(prog_name='flyball')"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
-    assert {line.partition(",")[2] for line in done.stdout.split()} == {"phone", "pad"}
+        Tokens(tmp_path).add(name, "look")
+    for command in ("show", "remove"):
+        complete = ShellComplete(flyball, {}, "flyball", "_FLYBALL_COMPLETE")
+        assert {item.value for item in complete.get_completions(["token", command], "p")} == {"phone", "pad"}
+    Tokens(tmp_path).path.chmod(0o644)
+    assert complete.get_completions(["token", "show"], "p") == []
 
 
 def test_what_is_not_imported() -> None:

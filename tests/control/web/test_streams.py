@@ -225,6 +225,31 @@ def test_a_reader_that_never_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     on_stage(tmp_path, case)
 
 
+@pytest.mark.slow
+def test_a_thousand_readers_and_one_that_never_reads(tmp_path: Path) -> None:
+    """All are told of a change, while looks and orders are answered and decisions are made."""
+
+    async def case(stage: Stage) -> None:
+        stage.service.scene.start("web")
+        stuck = await watch(stage, BOARD)
+        stuck._reader._transport.pause_reading()  # type: ignore[attr-defined]  # there is no other way
+        readers = [await watch(stage, BOARD) for _ in range(1000)]
+        await until(lambda: stage.web.streams == 1001)
+        for reader in readers:
+            assert (await frame(reader))["full"]
+        client = stage.client("operate")
+        assert (await client.post("/api/v1/pause", json={"units": ["web"]})).status_code == 200
+        stage.service.ring()
+        for reader in readers:
+            assert [row["state"] for row in (await frame(reader))["units"]] == ["paused"]
+        assert (await client.get("/api/v1/status")).status_code == 200
+        for reader in readers:
+            reader.close()
+        await until(lambda: stage.web.streams == 1)
+
+    on_stage(tmp_path, case)
+
+
 def test_too_many_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one is told so; others are still answered."""
     assert sse.STREAMS_MAX >= 1_000

@@ -266,7 +266,9 @@ class AlertService:
                 state = readable_state(BudgetState, records.get(key, b""))
                 if state is not None:
                     state = policy.current(state, entry.at)
-                    yield _near(policy, key, state, (entry.at, event), near=state.spent >= share * policy.limit)
+                    yield _near(
+                        policy, key, state, (entry.at, event), near=state.spent >= share * (policy.limit + state.raised)
+                    )
 
     # Writing. In a thread, with the lock.
 
@@ -342,7 +344,7 @@ def _near(policy: Budget, key: Key, state: BudgetState, stepped: tuple[Instant, 
     ref = f"{policy.meter} of {key.by} {key.subject}".strip()
     if not near:
         return Over(at=at, kinds=frozenset({"budget_near"}), unit=unit, ref=ref)
-    of_limit = f"{amount_text(policy.meter, state.spent)} of {amount_text(policy.meter, policy.limit)}"
+    of_limit = f"{amount_text(policy.meter, state.spent)} of {amount_text(policy.meter, policy.limit + state.raised)}"
     whose = "" if policy.by == "unit" else f" of the {key.by} {key.subject}".rstrip()
     return Notice(
         kind="budget_near",

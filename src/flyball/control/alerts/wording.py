@@ -56,7 +56,8 @@ def message_of(group: Group, now: Instant, *, url: str = "") -> Message:
         tags=(group.kind, group.severity),
         problem=newest.problem,
         group=group.key,
-        id=f"{group.key}-{group.opened}-{group.version}",
+        # Who is told the same once more, hours later, has to see it as new: so also when it was last told anew.
+        id=f"{group.key}-{group.opened}-{group.version}-{group.new_at}",
     )
 
 

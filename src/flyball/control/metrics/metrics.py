@@ -47,7 +47,7 @@ class Metrics:
     def __init__(
         self,
         governor: Governor,
-        picture: Callable[[], Picture],
+        picture: Callable[[], Picture | None],
         *,
         version: str = "",
         named: Iterable[str] = (),
@@ -176,6 +176,8 @@ class Metrics:
 
     def _units(self) -> Iterator[Reading]:
         picture = self._picture()
+        if picture is None:
+            return
         for state, count in picture.states.items():
             yield Reading("flyball_units", count, (state,))
         yield Reading("flyball_units_running", picture.running)

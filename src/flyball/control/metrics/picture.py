@@ -3,14 +3,23 @@
 Made of what people see on the page, so that both say the same. Where no board is kept, one look at the store does.
 """
 
+import logging
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from flyball.control.board import Board
 from flyball.control.problems import SEVERITIES
 from flyball.control.shapes import Word
 from flyball.control.views import Look
+from flyball.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+WITHIN: Final = 5.0
+"""Seconds that a scrape waits for the board: half of what Prometheus waits for the scrape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +33,34 @@ class Picture:
     """By severity, those that nobody acknowledged or put off."""
 
 
+class BoardPicture:
+    """As the page has it. While no page is open nobody else keeps the board up to date, so that is done here; the first
+    time it looks at every unit, which may take longer than a scraper waits."""
+
+    def __init__(self, board: Board, within: float = WITHIN) -> None:
+        self._board, self._within = board, within
+        self._refreshing: threading.Thread | None = None
+
+    def __call__(self) -> Picture | None:
+        """None: it is not ready yet, and is made meanwhile."""
+        if self._refreshing is None:
+            self._refreshing = threading.Thread(target=self._refresh, name="flyball-picture", daemon=True)
+            self._refreshing.start()
+        self._refreshing.join(self._within)
+        if self._refreshing.is_alive():
+            return None
+        self._refreshing = None
+        return of_board(self._board)
+
+    def _refresh(self) -> None:
+        try:
+            self._board.refresh()
+        except StoreError as error:
+            log.warning("the board cannot be brought up to date for the metrics: %s", error)
+
+
 def of_board(board: Board) -> Picture:
-    """As the page has it. Nobody else keeps it up to date while no page is open."""
-    board.refresh()
+    """What it shows at this moment."""
     rows, states = board.rows(), _nothing()
     states.update(str(row.state) for row in rows)
     problems = Counter(dict.fromkeys(SEVERITIES, 0))

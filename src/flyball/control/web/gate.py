@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -59,9 +59,10 @@ HEADERS: Final = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
 }
-UNKEPT: Final = "no-store"
-"""Answers are kept by nobody, unless they say otherwise."""
+"""Of every answer that does not say otherwise."""
+_RAW: Final = tuple((name.encode(), value.encode()) for name, value in HEADERS.items())
 
 
 class Hosts:
@@ -247,10 +248,9 @@ def _is_local(host: str) -> bool:
 def _with_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers.setdefault(name, value)
-            headers.setdefault("cache-control", UNKEPT)
+            given = message.get("headers", [])
+            said = {name for name, _ in given}
+            message["headers"] = [*given, *(header for header in _RAW if header[0] not in said)]
         await send(message)
 
     return sending

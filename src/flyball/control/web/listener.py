@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import resource
+import sys
 import threading
 from pathlib import Path
 from typing import Final
@@ -35,6 +36,9 @@ CONNECTIONS_MAX: Final = 2_000
 """Streams and room for others. A connection takes some ten kilobytes."""
 FILES_SHARE: Final = 4
 """Of the files that the process may have open, one in so many is left to units: each takes a few."""
+TURN: Final = 0.001
+"""Seconds that one thread of Python keeps the processor while another wants it. With its own five milliseconds each
+event of a unit would wait that long behind the streams."""
 END_WITHIN: Final = 5.0
 """Seconds for the thread to end."""
 
@@ -63,6 +67,7 @@ class Web:
             log.info("made %s with a token of an admin: `flyball token show admin`", self._tokens.path)
         self._tokens.all()
         self._logins = Logins(self._folder, self._tokens)
+        sys.setswitchinterval(TURN)
         home = asyncio.get_running_loop()
         self._opened = home.create_future()
         self._thread = threading.Thread(target=self._serve, args=(home,), name="flyball-http", daemon=True)

@@ -4,6 +4,7 @@ is behind is told what it missed, made anew for it alone."""
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -52,7 +53,9 @@ class BoardHub(Hub):
         self.board = board
         self.rev = board.rev
         self._pieces: dict[int, bytes] = {}
+        self._loop = asyncio.get_running_loop()
         self._looking: asyncio.Future[bool] | None = None
+        self._looked_at = -math.inf
 
     async def begin(self) -> None:
         """Be where the board is: while nobody watches, nobody looks."""
@@ -61,13 +64,15 @@ class BoardHub(Hub):
 
     async def look_again(self) -> None:
         """Bring the board up to date for whoever looks at it once. Many who look at the same time share that."""
+        if self._looking is None and self._loop.time() - self._looked_at < sse.PACE_MIN:
+            return
         if self._looking is None:
             self._looking = asyncio.ensure_future(asyncio.to_thread(self.board.refresh))
             self._looking.add_done_callback(self._looked)
         await asyncio.shield(self._looking)
 
     def _looked(self, done: "asyncio.Future[bool]") -> None:
-        self._looking = None
+        self._looking, self._looked_at = None, self._loop.time()
         if not done.cancelled():
             done.exception()
 

@@ -89,5 +89,7 @@ function chord() {
   window.addEventListener("keydown", take, true);
 }
 
-render(html`<${App} />`, document.getElementById("app"));
+const root = document.getElementById("app");
+root.replaceChildren(); // what stood there for browsers that cannot do this
+render(html`<${App} />`, root);
 open();

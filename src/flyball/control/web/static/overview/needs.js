@@ -1,9 +1,10 @@
 // What needs a person: why, and the one safe thing to do, one click away. Worst and oldest first, as the server says.
 import { html, useState } from "../lib.js";
-import { useMay } from "../rights.js";
+import { Long, Name } from "../pages/plain.js";
 import { Action } from "../parts/action.js";
 import { Panel } from "../parts/panel.js";
 import { Ago, Clock, Span } from "../parts/time.js";
+import { useMay } from "../rights.js";
 import { href } from "../router.js";
 import { useSignal } from "../signal.js";
 import { problems, totals } from "../store.js";
@@ -60,15 +61,17 @@ function Problem({ problem }) {
   const quiet = isQuiet(problem);
   return html`<li class=${`problem ${problem.severity}`} data-problem=${problem.id}>
     <p class="problem-title">
-      ${problem.unit ? html`<a href=${href("unit", problem.unit)}><b>${problem.unit}</b></a> ` : null}
-      <b class=${TONES[problem.severity]}>${titleOf(problem)}</b>
-      ${problem.error ? html` · <span class=${TONES[problem.severity]}>${problem.error}</span>` : null}
+      ${problem.unit ? html`<a href=${href("unit", problem.unit)}><b><${Name} text=${problem.unit} /></b></a> ` : null}
+      <b class=${TONES[problem.severity]}><${Name} text=${titleOf(problem)} /></b>
+      ${problem.error && problem.error !== problem.code
+        ? html` · <span class=${TONES[problem.severity]}><${Name} text=${problem.error} max=${120} /></span>`
+        : null}
       ${problem.fingerprint ? html` · fingerprint <code>${short(problem.fingerprint)}</code>` : null}
       ${problem.count > 1 ? ` · ${problem.count} times` : null}
       ${problem.since ? html` · <${Ago} at=${problem.since} />` : null}
     </p>
-    <p class="dim problem-text">${problem.text}</p>
-    ${problem.remedy ? html`<p class="dim problem-remedy">${problem.remedy}</p>` : null}
+    <p class="dim"><${Long} text=${problem.text} max=${300} /></p>
+    ${problem.remedy ? html`<p class="dim"><${Long} text=${problem.remedy} max=${300} /></p>` : null}
     ${quiet ? html`<p class="dim">${quietText(problem)}</p>` : null}
     <div class="buttons">
       ${problem.actions.map(

@@ -1,5 +1,6 @@
 // One unit in the table. It is drawn again when its own row changes, and not when another does.
 import { html } from "../lib.js";
+import { plain } from "../pages/plain.js";
 import { Bar, State } from "../parts/state.js";
 import { go, href } from "../router.js";
 import { useRow } from "../store.js";
@@ -28,7 +29,7 @@ export function Row({ name, place, chosen }) {
     data-unit=${name}
     onClick=${open}
   >
-    <div role="cell" class="cell col-unit"><a href=${href("unit", name)} title=${name}>${name}</a></div>
+    <div role="cell" class="cell col-unit"><a href=${href("unit", name)} title=${plain(name)}><bdi>${plain(name)}</bdi></a></div>
     <div role="cell" class="cell col-state"><${State} row=${row} /></div>
     <div role="cell" class="cell col-kind">${row.kind}</div>
     <div role="cell" class="cell col-restarts">
@@ -37,7 +38,7 @@ export function Row({ name, place, chosen }) {
       </span>
     </div>
     <div role="cell" class="cell col-budget"><${Bar} spent=${row.spent} limit=${row.limit} /></div>
-    <div role="cell" class="cell col-reason" title=${row.reason}>${lastReason(row)}</div>
+    <div role="cell" class="cell col-reason" title=${plain(row.reason)}><bdi>${plain(lastReason(row))}</bdi></div>
   </div>`;
 }
 

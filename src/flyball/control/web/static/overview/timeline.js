@@ -2,6 +2,7 @@
 // own would take one of the six connections that a browser has for all tabs.
 import { look } from "../api.js";
 import { html, useEffect, useState } from "../lib.js";
+import { Name } from "../pages/plain.js";
 import { Panel } from "../parts/panel.js";
 import { Clock } from "../parts/time.js";
 import { href } from "../router.js";
@@ -9,8 +10,13 @@ import { useSignal } from "../signal.js";
 import { connection, watchRows } from "../store.js";
 
 const SHOWN = 12;
+const ASKED = 40; // some are not for here: what people asked for is on the page of the audit, its effect is here
 const EVERY_MS = 2_000;
 const TONES = { hold: "bad", stop: "bad", wait: "busy", finish: "dim" };
+
+function told(events) {
+  return events.filter((entry) => entry.event !== "ordered").slice(-SHOWN).reverse();
+}
 
 export function Timeline() {
   const live = useSignal(connection) === "live";
@@ -21,8 +27,8 @@ export function Timeline() {
     const ask = async () => {
       timer = null;
       asked = Date.now();
-      const answer = await look("events", { limit: SHOWN }).catch(() => null);
-      if (answer && !over) setEntries(answer.events.toReversed());
+      const answer = await look("events", { limit: ASKED }).catch(() => null);
+      if (answer && !over) setEntries(told(answer.events));
     };
     const soon = () => {
       if (timer === null && !over) timer = setTimeout(ask, Math.max(0, asked + EVERY_MS - Date.now()));
@@ -41,8 +47,8 @@ export function Timeline() {
           ${entries.map(
             (entry) => html`<li key=${entry.seq}>
               <span class="dim"><${Clock} at=${entry.at} /></span>${" "}
-              ${entry.unit ? html`<a href=${href("unit", entry.unit)}><b>${entry.unit}</b></a>` : html`<b>fleet</b>`}${" "}
-              <span class=${TONES[entry.verb] ?? ""}>${entry.text}</span>
+              ${entry.unit ? html`<a href=${href("unit", entry.unit)}><b><${Name} text=${entry.unit} max=${40} /></b></a>` : html`<b>fleet</b>`}${" "}
+              <span class=${TONES[entry.verb] ?? ""}><${Name} text=${entry.text} max=${140} /></span>
             </li>`,
           )}
         </ol>`

@@ -27,8 +27,8 @@ export function Budgets({ query: { q = "" } }) {
       <${Answered} answer=${answer}>
         ${({ budgets, left_out: left }) => html`<${Table}
           label="Budgets, nearest to the limit first"
-          head=${["of", "meter", "used", "reserved", "limit", "per", raises ? "raise" : ""]}
-          rows=${budgets.filter((one) => holds(q, one.unit, one.subject, one.meter, one.by)).map(line)}
+          head=${["of", "meter", "used", "reserved", "limit", "per", raises ? "raise" : ""].filter((name) => name)}
+          rows=${budgets.filter((one) => holds(q, one.unit, one.subject, one.meter, one.by)).map((one) => line(one, raises))}
           empty=${budgets.length ? "No budget fits the filter." : "No budget has been used. `budget` in the settings makes one."}
           left=${left}
         />`}
@@ -46,7 +46,7 @@ function amount(meter, value) {
   return meter === MONEY ? dollars(value) : value.toLocaleString("en-US");
 }
 
-function line(one) {
+function line(one, raises) {
   const over = part(one) >= 1;
   return {
     key: `${one.by} ${one.subject} ${one.unit} ${one.meter} ${one.every}`,
@@ -58,7 +58,7 @@ function line(one) {
       one.reserved ? amount(one.meter, one.reserved) : "",
       one.limit === null ? "not known here" : `${amount(one.meter, one.limit)}${one.raised ? ` (${amount(one.meter, one.raised)} of it raised)` : ""}`,
       everyText(one.every),
-      html`<${Raise} one=${one} />`,
+      ...(raises ? [html`<${Raise} one=${one} />`] : []),
     ],
   };
 }
@@ -83,7 +83,7 @@ function everyText(every) {
 
 function Raise({ one }) {
   const [more, setMore] = useState(one.meter === MONEY ? "1.00" : "1000");
-  if (!useMay("raise") || one.limit === null || !RAISABLE.includes(one.by)) return null;
+  if (one.limit === null || !RAISABLE.includes(one.by)) return null;
   const whose = one.by === "fleet" ? { fleet: true } : one.by === "user" ? { user: one.subject } : { unit: one.unit };
   const good = AMOUNT.test(more) && Number(more) > 0;
   return html`<span class="raise">

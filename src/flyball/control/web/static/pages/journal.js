@@ -1,6 +1,6 @@
 // The journal, live: everything that happened and what was decided, the newest first.
 import { look } from "../api.js";
-import { html, useEffect, useRef, useState } from "../lib.js";
+import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { Panel } from "../parts/panel.js";
 import { setQuery } from "../router.js";
 import { useSignal } from "../signal.js";
@@ -13,9 +13,9 @@ import { Long, plain } from "./plain.js";
 import { tail } from "./tail.js";
 
 const KEPT_MAX = 2000; // entries in memory: some minutes of a busy fleet
-const SHOWN_MAX = 300; // rows in the page
-const FIRST = 300; // entries asked for at first
-const DRAW_MS = 250; // between two drawings: a journal that runs is read in glances
+const SHOWN_MAX = 200; // rows in the page
+const FIRST = 200; // entries asked for at first
+const DRAW_MS = 1000; // between two drawings, the first at once: a journal that runs is read in glances
 
 const NOTHING = { entries: [], gap: null, error: null };
 
@@ -67,15 +67,20 @@ function useJournal(unit, still) {
     let over = false;
     let end = () => {};
     let fresh = [];
+    let timer = 0;
+    let drawn = -Infinity;
     const show = () => {
-      if (fresh.length === 0) return;
-      const entries = fresh;
+      timer = 0;
+      drawn = performance.now();
+      const entries = fresh.slice(-KEPT_MAX);
       fresh = [];
       setState((before) => ({ ...before, entries: merged(before.entries, entries) }));
     };
     const hear = (entry) => {
       heard.current = entry.seq;
-      if (!unit || entry.unit === unit) fresh.push(entry);
+      if (unit && entry.unit !== unit) return;
+      fresh.push(entry);
+      timer ||= setTimeout(show, Math.max(0, drawn + DRAW_MS - performance.now()));
     };
     const begin = async () => {
       try {
@@ -90,11 +95,10 @@ function useJournal(unit, still) {
         if (!over) setState({ ...NOTHING, error });
       }
     };
-    const timer = setInterval(show, DRAW_MS);
     begin();
     return () => {
       over = true;
-      clearInterval(timer);
+      clearTimeout(timer);
       end();
       show();
     };
@@ -108,15 +112,24 @@ function merged(before, fresh) {
   return [...before, ...fresh.filter((entry) => entry.seq > last)].slice(-KEPT_MAX);
 }
 
+/** Drawn once: a journal that runs moves its lines, and draws only the new ones. */
 function Entry({ entry }) {
-  return html`<li>
-    <details>
-      <summary>
-        <time datetime=${new Date(entry.at * 1000).toISOString()}>${exact(entry.at)}</time>${" "}
-        <span class="dim">${entry.seq}</span> <span class="event">${entry.event}</span>${" "}
-        <${UnitLink} name=${entry.unit} />: <${Long} text=${entry.text} max=${300} />
-      </summary>
-      <pre class="trace" tabindex="0">${plain(JSON.stringify({ verb: entry.verb, reasons: entry.reasons, ...entry.data }, null, 2))}</pre>
-    </details>
-  </li>`;
+  const [open, setOpen] = useState(false);
+  return useMemo(
+    () => html`<li>
+      <details onToggle=${(event) => setOpen(event.target.open)}>
+        <summary>
+          <time datetime=${new Date(entry.at * 1000).toISOString()}>${exact(entry.at)}</time>${" "}
+          <span class="dim">${entry.seq}</span> <span class="event">${entry.event}</span>${" "}
+          <${UnitLink} name=${entry.unit} />: <${Long} text=${entry.text} max=${300} />
+        </summary>
+        ${open ? html`<pre class="trace" tabindex="0">${contentText(entry)}</pre>` : null}
+      </details>
+    </li>`,
+    [entry, open],
+  );
+}
+
+function contentText({ verb, reasons, data }) {
+  return plain(JSON.stringify({ verb, reasons, ...data }, null, 2));
 }

@@ -26,9 +26,16 @@ export function Name({ text, max = 80 }) {
 export function Long({ text, max = CUT_MAX }) {
   const [open, setOpen] = useState(false);
   const whole = plain(text);
-  if (whole.length <= max) return html`<bdi class="long">${whole}</bdi>`;
-  return html`<bdi class="long">${open ? whole : cut(whole, max)}</bdi>${" "}
+  if (whole.length <= max) return html`<bdi class="long">${withCode(whole)}</bdi>`;
+  return html`<bdi class="long">${withCode(open ? whole : cut(whole, max))}</bdi>${" "}
     <button class="link" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "less" : "more"}</button>`;
+}
+
+/** What stands between backticks is to be typed. */
+function withCode(text) {
+  const parts = text.split("`");
+  if (parts.length % 2 === 0) return text; // one of them has no other
+  return parts.map((part, place) => (place % 2 ? html`<code>${part}</code>` : part));
 }
 
 /** The first so many characters, none of them halved. */

@@ -9,7 +9,7 @@ import { counted, dollars, tone } from "../text.js";
 import { Answered, useAsked } from "./asking.js";
 import { Choice, Filter, holds } from "./filter.js";
 import { UnitLink } from "./links.js";
-import { Name } from "./plain.js";
+import { Name, cut, plain } from "./plain.js";
 import { Table } from "./table.js";
 
 const LOOKED_AT_MAX = 500; // those that changed last: older ones are found by their user
@@ -78,8 +78,9 @@ function line(one) {
 }
 
 function OfUser({ user }) {
+  const name = cut(plain(user), 40);
   return html`
-    <${Action} verb="pause" args=${{ user }} label=${`Pause all of ${user}`} destructive=${true} />
-    <${Action} verb="resume" args=${{ user }} label=${`Resume ${user}`} />
+    <${Action} verb="pause" args=${{ user }} label=${`Pause all of ${name}`} destructive=${true} />
+    <${Action} verb="resume" args=${{ user }} label=${`Resume ${name}`} />
   `;
 }

@@ -14,7 +14,7 @@ export function Table({ label, head, rows, empty, left = 0 }) {
     <table class="cards" aria-label=${label}>
       <thead>
         <tr>
-          ${head.map((name) => html`<th key=${name} scope="col">${name}</th>`)}
+          ${head.map((name) => html`<th key=${name} scope="col">${name || html`<span class="hidden">orders</span>`}</th>`)}
         </tr>
       </thead>
       <tbody>

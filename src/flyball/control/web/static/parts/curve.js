@@ -41,6 +41,12 @@ function data(points, limit) {
   return [at, points.map(([, spent]) => spent / 1e6), at.map(() => (limit ? limit / 1e6 : null))];
 }
 
+/** `02:14`; with seconds where the whole curve is of some minutes. */
+function hour(plot, at) {
+  const { min, max } = plot.scales.x;
+  return exact(at).slice(11, max - min < 600 ? 19 : 16);
+}
+
 function options(element, height) {
   const colour = (name) => getComputedStyle(element).getPropertyValue(name).trim();
   const [dim, line] = [colour("--dim"), colour("--line")];
@@ -57,7 +63,7 @@ function options(element, height) {
       }],
     },
     axes: [
-      { ...axis, size: 24, values: (_, ticks) => ticks.map((at) => exact(at).slice(11, 16)) },
+      { ...axis, size: 24, values: (plot, ticks) => ticks.map((at) => hour(plot, at)) },
       { ...axis, size: 52, values: (_, ticks) => ticks.map((amount) => `$${amount}`) },
     ],
     scales: { y: { range: (_, low, high) => [0, Math.max(high, 0.01) * 1.1] } },

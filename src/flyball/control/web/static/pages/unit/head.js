@@ -1,8 +1,11 @@
 // The head of a unit's page: its state, the reason, what to do about it, and every order that makes sense now.
+import { useKeys } from "../../keys.js";
 import { html } from "../../lib.js";
-import { Action } from "../../parts/action.js";
+import { Action, give } from "../../parts/action.js";
+import { say } from "../../parts/notices.js";
 import { State } from "../../parts/state.js";
 import { Ago } from "../../parts/time.js";
+import { may } from "../../rights.js";
 import { href } from "../../router.js";
 import { useSignal } from "../../signal.js";
 import { problems, useRow } from "../../store.js";
@@ -51,9 +54,15 @@ function Facts({ seen, says, often }) {
 
 /** Every order that makes sense now. The one that the problem names first is the one safe thing to do. */
 function Orders({ unit, seen, problem }) {
-  const offered = problem?.actions ?? [];
+  const offered = (problem?.actions ?? []).filter((one) => one.verb !== "answer"); // those are beside the question
   const usual = usualOrders(unit, seen).filter((one) => !offered.some((other) => same(one, other)));
-  const open = problem && !problem.acknowledged;
+  const unseen = problem && !problem.acknowledged;
+  const order = (one) => (one && may(one.verb) ? give({ ...one, units: [unit] }) : false);
+  useKeys({
+    r: ["do the first of what is offered", () => order(offered[0])],
+    a: ["acknowledge", () => order(unseen && acknowledging(problem))],
+    s: ["snooze for an hour", () => order(unseen && snoozing(problem))],
+  });
   return html`<div class="buttons" role="group" aria-label="Orders">
     ${[...offered, ...usual].map(
       (one, place) => html`<${Action}
@@ -61,15 +70,37 @@ function Orders({ unit, seen, problem }) {
         ...${one}
         units=${[unit]}
         primary=${place === 0 && offered.length > 0}
+        then=${(answer) => sayUntold(one.verb, unit, answer)}
       />`,
     )}
-    ${open
-      ? html`<${Action} verb="acknowledge" args=${{ problem: problem.id }} label="Acknowledge" />
-          <${Action} verb="snooze" args=${{ problem: problem.id, seconds: HOUR }} label="Snooze 1 h" />`
-      : problem
-        ? html`<span class="dim">acknowledged${problem.by ? html` by <${Name} text=${problem.by} />` : null}</span>`
-        : null}
+    ${unseen
+      ? html`<${Action} ...${acknowledging(problem)} />
+          ${problem.snoozed_until ? null : html`<${Action} ...${snoozing(problem)} />`}`
+      : null}
+    ${problem ? html`<${Seen} problem=${problem} />` : null}
   </div>`;
+}
+
+function acknowledging({ id }) {
+  return { verb: "acknowledge", args: { problem: id }, label: "Acknowledge" };
+}
+
+function snoozing({ id }) {
+  return { verb: "snooze", args: { problem: id, seconds: HOUR }, label: "Snooze 1 h" };
+}
+
+/** Who has seen it. */
+function Seen({ problem: { acknowledged, snoozed_until: until, by } }) {
+  const who = by ? html` by <${Name} text=${by} />` : null;
+  if (acknowledged) return html`<span class="dim">acknowledged${who}</span>`;
+  return until ? html`<span class="dim">snoozed${who}, until it gets worse or <${Ago} at=${until} /></span>` : null;
+}
+
+/** What a program runs itself, no daemon can start: then somebody has to know. */
+function sayUntold(verb, unit, { told }) {
+  if (["start", "restart", "resume"].includes(verb) && told && !told.includes(unit)) {
+    say("It may run again; but no settings name it, so whoever ran it has to start it.");
+  }
 }
 
 function same(one, other) {

@@ -6,6 +6,8 @@ import { sayError } from "../../parts/notices.js";
 import { Panel } from "../../parts/panel.js";
 import { Bar } from "../../parts/state.js";
 import { Ago } from "../../parts/time.js";
+import { useSignal } from "../../signal.js";
+import { connection } from "../../store.js";
 import { counted, dollars, length, tone } from "../../text.js";
 import { Long, Name, plain } from "../plain.js";
 import { Table } from "../table.js";
@@ -43,6 +45,7 @@ function roundsText({ reached, max, convergence, agreement }) {
 
 function Checkpoints({ session }) {
   const [shown, setShown] = useState(null);
+  const live = useSignal(connection) === "live";
   const show = async (id) => {
     try {
       setShown((await look("session", { unit: session.id, checkpoint: id })).checkpoint);
@@ -58,9 +61,9 @@ function Checkpoints({ session }) {
       html`<${Name} text=${one.stage} />`,
       html`<${Ago} at=${one.at} />`,
       counted(one.bytes, "byte"),
-      html`<button aria-expanded=${shown?.id === one.id} onClick=${() => (shown?.id === one.id ? setShown(null) : show(one.id))}>
-          ${shown?.id === one.id ? "Hide" : "Show"}
-        </button>
+      html`${shown?.id === one.id
+          ? html`<button aria-expanded="true" onClick=${() => setShown(null)}>Hide</button>`
+          : html`<button aria-expanded="false" disabled=${!live} onClick=${() => show(one.id)}>Show</button>`}
         ${free
           ? html` <${Action} verb="resume" args=${{ units: [session.id], checkpoint: one.id }} label="Resume from here" />`
           : null}`,

@@ -8,7 +8,7 @@ import { Answered, useAsked } from "../asking.js";
 
 const HOURS = 24;
 
-export function Spend({ unit }) {
+export function Spend({ unit, running }) {
   const spend = useAsked("spend", { unit, hours: HOURS }, unit);
   const data = spend.data;
   const aside = data ? `${dollars(data.spent)}${data.limit ? ` of ${dollars(data.limit)}` : ""}` : "";
@@ -19,7 +19,7 @@ export function Spend({ unit }) {
           ? html`<p class="nothing">It spent nothing.</p>`
           : html`<${Curve} points=${points} limit=${limit} height=${140} />`}
     <//>
-    ${data?.limit
+    ${data?.limit && (running || data.by !== "run") // what a run may spend ends with it
       ? html`<div class="buttons">
           <${Action} verb="raise" args=${{ unit, more: "1.00", resume: true }} label="Raise by $1 and resume" />
         </div>`

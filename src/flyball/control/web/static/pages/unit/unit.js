@@ -1,5 +1,5 @@
 // One unit: what it is, why, the one safe thing to do; then how it came to this, and what it costs.
-import { html } from "../../lib.js";
+import { html, useEffect } from "../../lib.js";
 import { Panel } from "../../parts/panel.js";
 import { Clock } from "../../parts/time.js";
 import { href } from "../../router.js";
@@ -20,9 +20,13 @@ const EXITS_MAX = 60; // of the strip: a line on a desk, three on a phone
 export function Unit({ parts: [name = ""] }) {
   const why = useAsked("why", { unit: name, limit: 1 }, name);
   const history = useAsked("history", { unit: name, limit: EXITS_MAX }, name);
+  useEffect(() => {
+    // A thread of a graph may be named without its graph.
+    if (why.data && why.data.unit.name !== name) location.replace(href("unit", why.data.unit.name));
+  }, [why.data]);
   if (isGone(why.error)) return html`<${Missing} error=${why.error} />`;
   const told = why.data;
-  const unit = told?.unit.name ?? name; // a thread of a graph may be named without its graph
+  const unit = told?.unit.name ?? name;
   return html`<div class="unit">
     <${Head} unit=${unit} why=${told} />
     ${why.error ? html`<${Fault} error=${why.error} />` : null}
@@ -44,7 +48,7 @@ export function Unit({ parts: [name = ""] }) {
         <//>
       </div>
       <div class="column">
-        <${Spend} unit=${unit} />
+        <${Spend} unit=${unit} running=${told?.unit.running} />
         <${Panel}
           title="Timeline"
           aside=${html`<a href=${href("journal", { unit })}>all of it</a>`}
