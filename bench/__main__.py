@@ -1,9 +1,9 @@
-"""`make bench`: all comparisons, a row each. `python -m bench.heart`, `.calls`, `.conditions`, `.graphs`, `.metrics`,
-`.rules`, `.store`, `.processes` run a part."""
+"""`make bench`: all comparisons, a row each. `python -m bench.heart`, `.api`, `.calls`, `.conditions`, `.graphs`,
+`.metrics`, `.rules`, `.store`, `.processes` run a part."""
 
 import sys
 
-from bench import calls, conditions, graphs, heart, metrics, processes, rules, store
+from bench import api, calls, conditions, graphs, heart, metrics, processes, rules, store
 from bench.measure import Row
 
 
@@ -19,6 +19,7 @@ def main() -> int:
         ("Durable (SQLite)", store.run),
         ("Processes", processes.run),
         ("Metrics", metrics.run),
+        ("The API", api.run),
     ):
         print(f"\n{title}\n")
         for row in measure():

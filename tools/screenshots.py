@@ -41,11 +41,11 @@ raise RuntimeError('Selector "#login-btn" not found')
 BY_ITSELF: Final = "n=$(cat {0} 2>/dev/null || echo 1); echo $((n + 1)) > {0}; "
 """A shell's count of its own runs."""
 PAGES: Final = (
-    ("overview-dark", "", DESKTOP, "dark"),
+    ("overview", "", DESKTOP, "dark"),
     ("overview-light", "", DESKTOP, "light"),
-    ("overview-phone", "", PHONE, "dark"),
+    ("phone", "", PHONE, "dark"),
     ("unit", "unit/coder-3", DESKTOP, "dark"),
-    ("unit-phone", "unit/coder-3", PHONE, "dark"),
+    ("phone-unit", "unit/coder-3", PHONE, "dark"),
     ("failures", "failures", DESKTOP, "dark"),
     ("sessions", "sessions", DESKTOP, "dark"),
     ("budgets", "budgets", DESKTOP, "dark"),

@@ -31,6 +31,7 @@ from flyball.control.past import Past
 from flyball.control.problems import Problem
 from flyball.control.server import Server
 from flyball.control.trail import Trail
+from flyball.control.web import ADDRESS
 from flyball.control.web.tokens import Tokens
 from flyball.errors import FlyballError
 from flyball.fleet import Changes, Fleet, pids
@@ -335,6 +336,7 @@ class Daemon:
 
     async def _open_web(self) -> None:
         """Before the units: an address that is taken is told by `up`. What serves it is in memory only where it is."""
+        (self._folder / ADDRESS).unlink(missing_ok=True)  # of one that was killed
         if self._plan.http.listen != OFF:
             from flyball.control.web.listener import Web  # noqa: PLC0415 - see above
 

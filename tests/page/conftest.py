@@ -20,12 +20,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visit(browser: Browser) -> Iterator[Visitor]:
-    """Open a window at an address. What it complained about fails the test."""
+    """Open a window at an address; without a path it goes there later. What it complained about fails the test."""
     visits: list[Visit] = []
 
-    def begin(address: str, path: str = "/", size: dict[str, int] = DESKTOP, **options: Any) -> Visit:
+    def begin(address: str, path: str | None = "/", size: dict[str, int] = DESKTOP, **options: Any) -> Visit:
         visits.append(Visit(browser, address, size, **options))
-        visits[-1].page.goto(address + path)
+        if path is not None:
+            visits[-1].page.goto(address + path)
         return visits[-1]
 
     yield begin

@@ -90,6 +90,8 @@ class FakeServer:
         }
         self.role = role
         self.logged_in = True
+        self.silent = False
+        """It keeps its streams open, and says nothing."""
         self.orders: list[tuple[str, dict[str, Any], str]] = []
         """Verb, arguments, CSRF header."""
         self.answers: dict[str, Answer] = {
@@ -255,7 +257,8 @@ def serving(fake: FakeServer) -> Iterator[str]:
                         text = message("alive", {"at": time.time()})
                     if text is None:
                         return
-                    self.wfile.write(text)
+                    if not fake.silent:
+                        self.wfile.write(text)
 
         def _answer(self, status: int, body: bytes, kind: str) -> None:
             self.send_response(status)

@@ -34,6 +34,7 @@ def units(site: LiveSite, size: str, code: int) -> dict[str, Any]:
         f"coder-{size}": {"command": ["sh", "-c", f"{works}; exit {code}"], "labels": {"user": size}},
         f"known-{size}": {"command": ["sh", "-c", f"exit {code + 1}"]},
         f"later-{size}": {"command": ["sh", "-c", f"exit {code + 2}"]},
+        f"stays-{size}": {"command": ["sh", "-c", f"exit {code + 3}"]},
         f"broke-{size}": {"command": [sys.executable, "-c", SPENDS], "kind": "agent", "grace": "0.1s"},
     }
     return {name: unit | {"cwd": str(site.folder)} for name, unit in found.items()}
@@ -165,9 +166,11 @@ def test_death_is_seen(enter: Callable[..., Visit], site: LiveSite, size: str) -
 
 def test_look_only(enter: Callable[..., Visit], site: LiveSite, size: str) -> None:
     """Who may only look gets no button, whatever needs somebody."""
+    name = f"stays-{size}"
+    site.wait(name, state="quarantined")
     site.flyball("token", "add", f"eyes-{size}", "--role", "look")
     page = enter(f"eyes-{size}").page
-    expect(page.locator(".problem").first).to_be_visible()
+    expect(page.locator(f'[data-problem^="{name}:"]')).to_be_visible()
     expect(page.locator("[data-verb]")).to_have_count(0)
 
 
@@ -188,7 +191,7 @@ def test_end(visit: Visitor, site: LiveSite) -> None:
     page = seen.page
     page.get_by_role("button", name="Pause all").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("12 units:")
+    expect(dialog).to_contain_text("14 units:")
     dialog.get_by_role("button", name="Pause all").click()
     expect(page.locator(".pill")).to_have_text("paused")
     until(lambda: not site.running().get("steady-desktop"), "its end")

@@ -362,6 +362,47 @@ def test_daemon_back(visit: Visitor, site: str, fake: FakeServer) -> None:
     expect(page.get_by_role("button", name="Reset 7f3a9c00")).to_be_enabled()
 
 
+def test_daemon_hangs(visit: Visitor, site: str, fake: FakeServer) -> None:
+    """A daemon that keeps the line open and says nothing is gone, too: within a few of its own signs of life."""
+    seen = visit(site, None)
+    seen.page.clock.install()
+    seen.page.goto(site)
+    expect(seen.page.locator(".unit-row")).to_have_count(5)
+    fake.silent = True
+    seen.page.clock.fast_forward(11_000)
+    expect(seen.page.get_by_role("alert")).to_have_count(0)
+    seen.page.clock.run_for(3_000)
+    expect(seen.page.get_by_role("alert")).to_contain_text("The daemon does not answer.")
+
+
+def test_hidden_tab(visit: Visitor, site: str, fake: FakeServer) -> None:
+    """A tab that nobody sees gives its connection back after a while, and its title still counts; when it is seen again
+    it is live."""
+    fake.answers["problems"] = lambda _: {"problems": fake.problems, "at": time.time()}
+    page = visit(site, None).page
+    page.clock.install()
+    page.add_init_script("""
+      window.away = false;
+      Object.defineProperty(document, "hidden", {get: () => window.away});
+      window.turn = (away) => {
+        window.away = away;
+        document.dispatchEvent(new Event("visibilitychange"));
+      };
+    """)
+    page.goto(site)
+    expect(page).to_have_title("(2) flyball · prod-box")
+    page.evaluate("turn(true)")
+    page.clock.run_for(31_000)
+    fake.problems = fake.problems[:1]
+    fake.change(gone=["board"])
+    page.clock.run_for(11_000)
+    expect(page).to_have_title("(1) flyball · prod-box")
+    expect(page.locator(".unit-row")).to_have_count(5)
+    page.evaluate("turn(false)")
+    page.clock.run_for(1_000)
+    expect(page.locator(".unit-row")).to_have_count(4)
+
+
 def test_login_over(visit: Visitor, site: str, fake: FakeServer) -> None:
     """A login that is over leads to the login form."""
     seen = visit(site)

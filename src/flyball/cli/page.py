@@ -11,10 +11,8 @@ import click
 from flyball import app
 from flyball.cli import FAILED, FINE
 from flyball.cli.show import print_json
+from flyball.control.web import ADDRESS
 from flyball.errors import FlyballError
-
-ADDRESS: Final = "http.json"
-"""The file in the state folder with the address in force."""
 
 EXAMPLES: Final = """\
 \b

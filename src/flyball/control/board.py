@@ -49,7 +49,7 @@ UNSEEN: Final = frozenset(("ordered", "fired"))
 HELD_WORDS: Final = (Word.COOLING, Word.QUARANTINED, Word.HALTED, Word.PAUSED, Word.FAILED)
 
 
-class Row(View, frozen=True, kw_only=True):
+class Row(View, frozen=True, kw_only=True, gc=False):
     """A unit in one line."""
 
     name: str

@@ -196,7 +196,10 @@ def answer_of(policy: AnyPolicy, state: State, now: Instant) -> Decision:
         text = f"the {policy.name} policy itself failed: its stored state cannot be read: {state.problem}"
         remedy = "Somebody changed the store, or a later flyball wrote it: restore a copy of it, or upgrade."
         return stop(Reason(policy.name, "policy_failed", text, remedy))
-    return policy.decide(state, now)
+    try:
+        return policy.decide(state, now)
+    except Exception as error:  # noqa: BLE001 - whoever looks sees what the others say, and that this one failed
+        return stop(_fault(policy, error))
 
 
 def _fault(policy: AnyPolicy, error: Exception) -> Reason:

@@ -108,8 +108,8 @@ def test_more_units_than_a_group_knows() -> None:
 
 
 def test_records() -> None:
-    """What is written is all that is needed: another book goes on where this one was; a channel that the settings do not
-    name any more, and what cannot be read, is dropped."""
+    """What is written is all that is needed: another book goes on where this one was; a channel that no settings
+    name, and what cannot be read, is dropped."""
     book = Book(SETTINGS, {})
     book.read_up_to(7)
     book.hear([notice("u")])

@@ -1,15 +1,19 @@
 """The whole service on simulated time: what people get to see of what happens, and when."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from flyball.config import Settings
 from flyball.config.alerts import AlertRule, Alerts, Quiet
 from flyball.control.alerts.channel import ChannelError
+from flyball.control.alerts.service import AlertService
 from flyball.core.event import Acknowledged, Answered, Asked, Booted, Cause, Released, Stepped, Work
 from flyball.core.time import DAY, FOREVER, HOUR, MINUTE, SECOND, Span
+from flyball.governor import Governor
 from flyball.policies import Budget
 from flyball.store.memory import MemoryStore
 from flyball.testing.loop import SimulatedLoop
@@ -526,6 +530,36 @@ def test_ended_in_order() -> None:
         await asyncio.sleep(0)
 
     assert play(work).phone.closed
+
+
+def test_nobody_writes_after_the_end() -> None:
+    """A service that is stopped in the middle of a look ends when that look is over: the next one begins with what it
+    wrote, and is not written over."""
+    began, goes_on = threading.Event(), threading.Event()
+
+    async def slowly(work: Callable[[], Any]) -> Any:
+        def wait() -> Any:
+            began.set()
+            assert goes_on.wait(20)
+            return work()
+
+        return await asyncio.to_thread(wait)
+
+    async def main() -> bool:
+        governor = Governor(Settings().policies(), MemoryStore())
+        service = AlertService(governor, alerts(), [Remembers()], do=slowly)
+        starting = asyncio.create_task(service.start())
+        await asyncio.to_thread(began.wait, 20)
+        starting.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        early = starting.done()
+        goes_on.set()
+        await asyncio.wait([starting])
+        assert governor.store.states("alerts")
+        return early
+
+    assert not asyncio.run(main())
 
 
 @pytest.mark.parametrize("length", [0, FOREVER])

@@ -119,7 +119,7 @@ class AlertService:
     async def _look_once(self) -> None:
         try:
             async with self._lock:
-                await self._do(self._advance)
+                await self._whole(self._advance)
             self._troubled = False
         except StoreError as error:
             if not self._troubled:
@@ -139,6 +139,16 @@ class AlertService:
             async with asyncio.timeout(max(length - LOOK_AT_LEAST, 0.0)):
                 await self._poked.wait()
         self._poked.clear()
+
+    async def _whole(self, work: Callable[[], None]) -> None:
+        """Do that, and come back when it is done, also if we are told to end meanwhile: the next service must not find
+        a thread of this one that still writes."""
+        task = asyncio.ensure_future(self._do(work))
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            raise
 
     # Reading. In a thread, with the lock.
 
@@ -332,7 +342,7 @@ class AlertService:
                 log.warning("alert not sent: %s: %s", channel.name, error)
                 book.failed(channel.name, delivery, error, now)
             try:
-                await self._do(self._write)
+                await self._whole(self._write)
             except StoreError as trouble:  # it is written with the next look, or sent once more after a crash
                 log.warning("what became of an alert cannot be written: %s", trouble)
         self.poke()

@@ -2,3 +2,8 @@
 
 Whatever comes in is untrusted until its token is known: nothing but `/health` is answered without one.
 """
+
+from typing import Final
+
+ADDRESS: Final = "http.json"
+"""A file in the state folder with the address in force. There is no secret in it."""

@@ -28,10 +28,10 @@ from flyball.errors import FlyballError
 
 log = logging.getLogger(__name__)
 
-OPEN: Final = ("/health", "/health/ready")
+OPEN: Final = ("/health", "/health/ready", "/login")
 """Paths that need no token."""
-OWN_WAY: Final = ("/login", "/act/")
-"""Paths that find out by themselves who comes."""
+OWN_WAY: Final = ("/login/", "/act/")
+"""Paths below which the address itself says who comes."""
 SAFE: Final = ("GET", "HEAD")
 CSRF: Final = "x-flyball-csrf"
 TOKEN_MAX: Final = 512

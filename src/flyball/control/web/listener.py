@@ -18,7 +18,7 @@ import msgspec
 from starlette.types import ASGIApp
 
 from flyball.config.plan import HttpPlan
-from flyball.control.web import app
+from flyball.control.web import ADDRESS, app
 from flyball.control.web.attempts import Attempts
 from flyball.control.web.gate import Hosts
 from flyball.control.web.logins import Logins
@@ -30,8 +30,6 @@ from flyball.http_server import CannotListen, HttpServer, is_loopback, parts
 log = logging.getLogger(__name__)
 
 DEFAULT: Final = "127.0.0.1:8910"
-ADDRESS: Final = "http.json"
-"""A file in the state folder with the address in force. There is no secret in it."""
 CONNECTIONS_MAX: Final = 2_000
 """Streams and room for others. A connection takes some ten kilobytes."""
 FILES_SHARE: Final = 4
@@ -73,7 +71,10 @@ class Web:
         self._thread = threading.Thread(target=self._serve, args=(home,), name="flyball-http", daemon=True)
         self._thread.start()
         await self._opened
-        write_private(self._folder / ADDRESS, msgspec.json.encode({"address": self.address}))
+        try:
+            write_private(self._folder / ADDRESS, msgspec.json.encode({"address": self.address}))
+        except OSError as error:  # a full disk: the page is there all the same
+            log.warning("%s cannot be written: %s", self._folder / ADDRESS, error)
         log.info("the page is at %s; `flyball page` logs in", self.address)
         if not is_loopback(self._plan.listen or DEFAULT):
             log.warning("the page is open to other machines, in plain text: a proxy in front of it can encrypt it")

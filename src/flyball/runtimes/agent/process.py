@@ -182,7 +182,7 @@ class WorkerLife:
             return said
         # Its last lines come first: of what is too long the end is kept, and there is the stack.
         if said is not None:
-            return replace(said, detail=cut(f"{self._process.tail()}\n{said.detail}".strip()))
+            return replace(said, detail=cut(f"{self._process.tail()}\n{said.detail or self._was}".strip()))
         detail = cut(f"{ending.detail}\n{self._was}".strip())
         if not self._told.done():
             return replace(ending, detail=detail)
