@@ -155,7 +155,7 @@ def measured(browser: Browser, path: str) -> tuple[float, float, float]:
 def deaths(browser: Browser) -> list[float]:
     """From the death of a process to the change on the page, in ms, with a real daemon of many units."""
     with tempfile.TemporaryDirectory(prefix="fb-") as folder:
-        site = LiveSite(Path(folder))
+        site = LiveSite(Path(folder), FLYBALL_QUARANTINE__COOLDOWN_LADDER_SECONDS="[60]")  # so that it is seen
         site.write({f"unit-{n:04}": {"command": ["sleep", "3600"], "grace": "0.1s"} for n in range(FLEET)})
         try:
             site.flyball("up", "-d")

@@ -23,6 +23,7 @@ from flyball.config.alerts import Alerts
 from flyball.config.plan import OFF, Plan
 from flyball.config.planning import ask_for_plan
 from flyball.config.sources import SourceWatch, same_but_rules
+from flyball.control.alerts.records import forget
 from flyball.control.board import PROBLEMS_MAX, Board
 from flyball.control.client import SOCKET
 from flyball.control.commands import check_version, find, not_ok, ok, parse, perform
@@ -138,7 +139,8 @@ class Daemon:
         finally:
             await self._end_traces()
             await self._close_web()
-            await self._use_alerts(Alerts())
+            if self._alerts is not None:
+                await self._alerts.stop()
             await server.close()
             await asyncio.to_thread(self._governor.store.close)
         if self._orphaned:
@@ -452,7 +454,9 @@ class Daemon:
         if self._alerts is not None and self._alerts.settings != settings:
             await self._alerts.stop()
             self._alerts = None
-        if self._alerts is None and settings.channels:
+        if not settings.channels:
+            await asyncio.to_thread(forget, self._governor)
+        elif self._alerts is None:
             from flyball.control.alerts.opening import open_service  # noqa: PLC0415 - in memory only where it is used
 
             bot = self._fleet.plan.telegram

@@ -369,9 +369,9 @@ def test_daemon_hangs(visit: Visitor, site: str, fake: FakeServer) -> None:
     seen.page.goto(site)
     expect(seen.page.locator(".unit-row")).to_have_count(5)
     fake.silent = True
-    seen.page.clock.fast_forward(11_000)
+    seen.page.clock.fast_forward(9_000)
     expect(seen.page.get_by_role("alert")).to_have_count(0)
-    seen.page.clock.run_for(3_000)
+    seen.page.clock.run_for(5_000)
     expect(seen.page.get_by_role("alert")).to_contain_text("The daemon does not answer.")
 
 
@@ -392,7 +392,10 @@ def test_hidden_tab(visit: Visitor, site: str, fake: FakeServer) -> None:
     page.goto(site)
     expect(page).to_have_title("(2) flyball · prod-box")
     page.evaluate("turn(true)")
-    page.clock.run_for(31_000)
+    for _ in range(8):
+        fake.beat()
+        page.wait_for_timeout(100)
+        page.clock.run_for(4_000)
     fake.problems = fake.problems[:1]
     fake.change(gone=["board"])
     page.clock.run_for(11_000)

@@ -3,6 +3,7 @@
 Looking makes no files: where nothing ran yet, an empty store in memory answers.
 """
 
+import contextlib
 import os
 import pwd
 from collections.abc import Mapping
@@ -37,6 +38,8 @@ class Asking:
         self._client: Client | None = connect(self.folder)
         self._settings: Settings | None = None
         self._context: Context | None = None
+        self.warning = ""
+        """Why it is not the daemon that answers; nothing: it does, or there was none."""
 
     def __enter__(self) -> Self:
         return self
@@ -65,7 +68,8 @@ class Asking:
             except CommandError as error:
                 if error.code != "no_answer" or find(verb).right is not Right.LOOK:
                     raise
-                click.echo(f"warning: {error}; this is what the store says", err=True)
+                self.warning = f"{error}; this is what the store says"
+                click.echo(f"warning: {self.warning}", err=True)
                 self._client.close()
                 self._client = None
         if self._context is None and self.fresh:
@@ -73,6 +77,13 @@ class Asking:
         if self._context is None:
             self._context = self._context_of(app.open_governor(self.settings, self._env))
         return answer(self._context, verb, args)
+
+    def renew(self) -> None:
+        """Whoever asks again and again finds a daemon that came meanwhile."""
+        if self._client is None:
+            with contextlib.suppress(CommandError):
+                self._client = connect(self.folder)
+            self.warning = self.warning if self._client is None else ""
 
     def board(self) -> Board:
         """All units, live, as the store has them. FlyballError where nothing ran yet: looking makes no files."""

@@ -9,7 +9,7 @@ import click
 
 from flyball.cli import FAILED, FINE
 from flyball.cli.ask import Asking
-from flyball.cli.complete import unit_names
+from flyball.cli.complete import fingerprints, unit_names
 from flyball.cli.show import coloured, print_json
 from flyball.cli.status import why
 from flyball.control.past import RULE
@@ -179,7 +179,7 @@ def _line(unit: Mapping[str, Any], now: float, *, starting: bool) -> str:
 
 
 @click.command()
-@click.argument("fingerprint", required=False)
+@click.argument("fingerprint", required=False, shell_complete=fingerprints)
 @click.option("--breaker", metavar="CIRCUIT", help="Close this circuit: provider:x, or fleet.")
 @click.option("--all", "everything", is_flag=True, help="All failures of all units.")
 @click.option("--yes", is_flag=True, help="Do not ask before --all.")

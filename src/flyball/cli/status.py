@@ -1,73 +1,176 @@
-"""`flyball status`: the fleet and its units at a glance."""
+"""`flyball status`: what needs a person, the fleet and its units, at a glance."""
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import click
 
-from flyball.cli import FAILED, FINE
+from flyball.cli import BAD, FAILED, FINE
 from flyball.cli.ask import Asking
 from flyball.cli.complete import unit_names
-from flyball.cli.show import coloured, print_json, width
+from flyball.cli.problems import gist_of, lines_of, split
+from flyball.cli.show import colour_option, coloured, fitted, print_json, strong, width
+from flyball.cli.watching import Picture, every_option, watch, watch_option
+from flyball.control.board import OFTEN
+from flyball.control.context import unknown_unit
 from flyball.control.past import RULE
+from flyball.control.shapes import Word
 from flyball.control.text import ago, clock_time, exit_text, length, one_line, question_text, short, table, times
 
-WATCH_SECONDS: Final = 1.0
-"""Between two looks: as often as ages change."""
 HEAD: Final = ("UNIT", "STATE", "SINCE", "RESTARTS", "LAST EXIT", "WHY")
+NEEDS_MAX: Final = 5
+"""Problems above the table: it should still be seen. `flyball problems` shows all."""
+PATTERN: Final = frozenset("*?[")
+"""What makes a pattern of a name."""
+OFTEN_TEXT: Final = " (often)"
+"""Of restarts, where there are so many that a unit should stand out."""
 
 EXAMPLES: Final = """\
 \b
 Examples:
-  flyball status                 all units
-  flyball status web worker      these two
-  flyball status --check         exit 1 if anything waits for a person
-  flyball status --json          for a script
-  flyball status --watch         until Ctrl-C
+  flyball status                        all units
+  flyball status web 'coder-*'          some of them
+  flyball status --state quarantined    only what is quarantined
+  flyball status --check                for a script, by its exit code
+  flyball status --json                 for a script
+  flyball status --watch                until Ctrl-C
+
+\b
+Exit codes of --check:
+  0  all is well
+  1  something needs a person: a problem, a hold, a question; also if somebody has seen it
+  2  nobody can tell: no answer, bad settings, a store that cannot be used, an unknown unit
 """
 
 
 @click.command(epilog=EXAMPLES)
 @click.argument("units", metavar="[UNIT]...", nargs=-1, shell_complete=unit_names)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--check", is_flag=True, help="Exit 1 if the fleet or one of these units waits for a person.")
-@click.option("--watch", is_flag=True, help="Print it again every second, until Ctrl-C.")
-def status(units: tuple[str, ...], as_json: bool, check: bool, watch: bool) -> int:
-    """Show the fleet and its units: what each is, since when, and why. Needs no daemon."""
-    if watch and (as_json or check):
-        raise click.UsageError("--watch goes on for ever: it cannot be combined with --json or --check")
+@click.option("--state", "states", multiple=True, type=click.Choice([*Word]), help="Only units that are this.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch one object a line, for each change.")
+@click.option("--check", is_flag=True, help="Exit 1 if something of this needs a person, 2 if nobody can tell.")
+@watch_option
+@every_option
+@colour_option
+def status(
+    units: tuple[str, ...], states: tuple[str, ...], as_json: bool, check: bool, watch: bool, every: float | None
+) -> int:
+    """Show what needs you, then the fleet and its units: what each is, since when, and why. UNIT may be a pattern:
+    'web-*'. Needs no daemon.
+    """
+    watched = watch or every is not None
+    if watched and check:
+        raise click.UsageError("--watch goes on for ever: it cannot be combined with --check")
     with Asking() as ask:
-        while watch:
-            said = ask("status", units=list(units))
-            click.clear()
-            _print(said, fresh=ask.fresh)
-            time.sleep(WATCH_SECONDS)
-        said = ask("status", units=list(units))
+        if watched:
+            _watch(ask, units, states, every, as_json=as_json)
+        said = _asked(ask, units, states)
         if as_json:
             print_json(said)
         else:
-            _print(said, fresh=ask.fresh)
-    waits = said["trouble"] or said["fleet"]["held"] or any(unit["held"] or unit["questions"] for unit in said["units"])
-    return FAILED if check and waits else FINE
+            for line in _lines(said, fresh=ask.fresh, states=states):
+                click.echo(line)
+        if check:
+            return BAD if ask.warning else FAILED if _needs_a_person(said) else FINE
+    return FINE
 
 
-def _print(said: Mapping[str, Any], *, fresh: bool) -> None:
+def _watch(ask: Asking, units: Sequence[str], states: Sequence[str], every: float | None, *, as_json: bool) -> None:
+    def look() -> Picture:
+        said = _asked(ask, units, states)
+        return Picture(list(_lines(said, fresh=ask.fresh, states=states)), said, _gist(said))
+
+    watch(ask, look, every, as_json=as_json)
+
+
+def _asked(ask: Asking, names: Sequence[str], states: Sequence[str]) -> dict[str, Any]:
+    """The status of those that are meant."""
+    patterns = any(PATTERN & set(name) for name in names)
+    said: dict[str, Any] = ask("status", units=[] if patterns else list(names))
+    if not patterns and not states:
+        return said
+    there = [unit["name"] for unit in said["units"]]
+    wanted = set(there) if not patterns else {one for name in names for one in _matching(name, there)}
+    shown = [unit for unit in said["units"] if unit["name"] in wanted and (not states or unit["state"] in states)]
+    theirs = {"", *(unit["name"] for unit in shown)}
+    return {**said, "units": shown, "problems": [one for one in said["problems"] if one["unit"] in theirs]}
+
+
+def _matching(name: str, there: Sequence[str]) -> list[str]:
+    found = [one for one in there if one == name or fnmatchcase(one, name)]
+    if not found:
+        raise unknown_unit(name, there)
+    return found
+
+
+def _needs_a_person(said: Mapping[str, Any]) -> bool:
+    """Whether not all is well. A pause that somebody ordered is no problem, and yet it waits for a person."""
+    held = said["fleet"]["held"] or any(unit["held"] or unit["questions"] for unit in said["units"])
+    return bool(said["trouble"] or said["problems"] or held)
+
+
+def _gist(said: Mapping[str, Any]) -> object:
+    """What of it makes a change: all but ages."""
+    fleet = said["fleet"]
+    units = [
+        (
+            unit["name"],
+            unit["state"],
+            unit["running"],
+            [reason["code"] for reason in unit["reasons"]],
+            unit["restarts"]["total"],
+            unit["restarts"]["by_hand"],
+            unit["last_exit"] and unit["last_exit"]["at"],
+            unit["waiting"],
+        )
+        for unit in said["units"]
+    ]
+    circuits = [(one["name"], one["state"]) for one in fleet["breakers"]]
+    codes = [reason["code"] for reason in fleet["reasons"]]
+    return (fleet["state"], codes, circuits, said["trouble"], units, gist_of(said["problems"]))
+
+
+def _lines(said: Mapping[str, Any], *, fresh: bool, states: Sequence[str]) -> Iterable[str]:
     fleet, units = said["fleet"], said["units"]
-    if not units:
-        click.echo("Nothing ran here yet." if fresh or not fleet["reasons"] else _fleet_line(fleet))
+    if not units and not states:
+        yield "Nothing ran here yet." if fresh or not fleet["reasons"] else _fleet_line(fleet)
         return
-    click.echo(_fleet_line(fleet))
+    yield _fleet_line(fleet)
     if said["trouble"]:
-        click.echo(f"  {one_line(said['trouble'])}")
+        yield f"  {one_line(said['trouble'])}"
     for reason in fleet["reasons"]:
-        click.echo(f"  {one_line(reason['text'])}. {reason['remedy']}")
-    click.echo("")
+        yield f"  {one_line(reason['text'])}. {reason['remedy']}"
+    yield from _needs(said["problems"], fleet["at"])
+    yield ""
+    if not units:
+        yield f"No unit is {' or '.join(states)}."
+        return
     lines = table(HEAD, [_row(unit, fleet["at"]) for unit in units], width())
-    click.echo(lines[0])
+    yield strong(lines[0])
     for line, unit in zip(lines[1:], units, strict=True):
         before, word, after = line.partition(f"  {unit['state']}")
-        click.echo(before + coloured(word, unit["state"]) + after)
+        yield before + coloured(word, unit["state"]) + _often(after)
+
+
+def _needs(problems: Sequence[Mapping[str, Any]], now: float) -> Iterable[str]:
+    """What needs a person, and what to type. What holds the fleet is said above already."""
+    new, seen = split(problems)
+    wide = width()
+    if new:
+        yield from ("", coloured(f"Needs you ({len(new)}):", new[0]["severity"], bold=True))
+    for problem in new[:NEEDS_MAX]:
+        yield from lines_of(problem, now, wide)
+    more = [f"{len(new) - NEEDS_MAX} more"] if len(new) > NEEDS_MAX else []
+    more += [f"{len(seen)} that somebody has seen"] if seen else []
+    if more:
+        yield from ([] if new else [""])
+        yield fitted(f"  And {' and '.join(more)}: `flyball problems`.", wide)
+
+
+def _often(line: str) -> str:
+    """A unit that restarts often stands out."""
+    before, found, after = line.partition(OFTEN_TEXT)
+    return before + coloured(found, "degraded", bold=True) + after
 
 
 def _fleet_line(fleet: Mapping[str, Any]) -> str:
@@ -80,7 +183,8 @@ def _fleet_line(fleet: Mapping[str, Any]) -> str:
 
 def _row(unit: Mapping[str, Any], now: float) -> Sequence[str]:
     restarts, ended = unit["restarts"], unit["last_exit"]
-    hour = f"{restarts['last_hour']}/h" + (f", {restarts['total']} in all" if restarts["total"] else "")
+    often = OFTEN_TEXT if restarts["last_hour"] >= OFTEN else ""
+    hour = f"{restarts['last_hour']}/h{often}" + (f", {restarts['total']} in all" if restarts["total"] else "")
     hand = f", {restarts['by_hand']} by hand" if restarts["by_hand"] else ""
     return (
         unit["name"] + (" (rule)" if unit["kind"] == RULE else ""),

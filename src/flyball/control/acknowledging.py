@@ -93,7 +93,7 @@ def _listed(look: Look, found: Iterable[Problem]) -> list[Problem]:
 
 
 def _the_one(context: Context, look: Look, given: str) -> Problem:
-    """The problem of that id; or the only one whose id begins so, or that the unit of that name has."""
+    """The problem of that id; or the only one whose id or fingerprint begins so, or that the unit of that name has."""
     if not given:
         text = "which problem? Its id is missing"
         raise CommandError("bad_argument", text, remedy="`flyball problems` lists all of them with their ids.")
@@ -107,6 +107,7 @@ def _the_one(context: Context, look: Look, given: str) -> Problem:
     matches = [problem for problem in found if problem.id == given]
     matches = matches or [problem for problem in found if problem.unit == given]
     matches = matches or [problem for problem in found if problem.id.startswith(given)]
+    matches = matches or [problem for problem in found if problem.fingerprint.startswith(given)]
     if len(matches) == 1:
         return matches[0]
     if matches:

@@ -115,6 +115,7 @@ _LIST: Final = (
         Argument(name="limit", kind=int, help="How many at most.", default=100),
         Argument(name="after", kind=int, help="Entries with a higher number than this."),
         Argument(name="since", kind=float, help="Not before this instant (Unix seconds)."),
+        Argument(name="kinds", kind=list, help="Only events of these kinds: exited, held, …"),
     ),
     _command("rules", Right.LOOK, "Rules: what fires each, what waits, how the last run ended.", rules.rules, _RULES),
     _command("queue", Right.LOOK, "What waits in the queue of a rule.", rules.queue, _RULE),
@@ -293,6 +294,7 @@ _LIST: Final = (
         Argument(name="more", kind=str, help="How much more: 1.00; other meters than money in whole.", default=""),
         Argument(name="resume", kind=bool, help="What waits because of it goes on.", default=False),
         _NOTE,
+        _DRY,
     ),
     _command(
         "trigger",

@@ -7,22 +7,27 @@ from typing import Any, Final
 import msgspec
 
 from flyball.control import story
-from flyball.control.context import Args, CommandError, Context, known_unit, known_units
+from flyball.control.context import Args, CommandError, Context, known_unit, known_units, meant
 from flyball.control.past import RULE
 from flyball.control.post_mortem import post_mortem
+from flyball.control.problems import listed, of_fleet, of_unit, seen_by_people
 from flyball.control.rules import view as rule_view
 from flyball.control.sessions import checkpoint_of, fired, kind_of, known_session
 from flyball.control.sessions import view as session_view
 from flyball.control.shapes import SessionWord
 from flyball.control.text import entry_data
 from flyball.control.views import reasons_of
-from flyball.core.event import Start
+from flyball.core.event import AnyEvent, Start
 from flyball.core.time import SECOND
 from flyball.governor import VERB_NAMES
 from flyball.store import Entry, checkpoints
 
 EVENTS_MAX: Final = 10_000
 """Entries in one answer: some megabytes."""
+PROBLEMS_MAX: Final = 1_000
+"""Problems in a status: more than anybody reads."""
+KINDS: Final = tuple(str(kind.__struct_config__.tag) for kind in AnyEvent.__args__)
+"""Kinds of events, as the journal names them."""
 
 
 def status(context: Context, args: Args) -> Any:
@@ -30,7 +35,11 @@ def status(context: Context, args: Args) -> Any:
     views = [look.unit(unit) for unit in look.units()]
     wanted = known_units(look, args["units"] or ())
     shown = [view for view in views if not wanted or view.name in wanted]
-    return {"fleet": look.fleet(views), "units": shown, "trouble": context.trouble}
+    fleet = look.fleet(views)
+    # From these very views: what needs a person and what the units are do not contradict each other.
+    waiting = [*of_fleet(fleet, context.trouble), *(problem for view in shown for problem in of_unit(view))]
+    problems = listed(waiting, seen_by_people(context.governor.store), look.now)[:PROBLEMS_MAX]
+    return {"fleet": fleet, "units": shown, "problems": problems, "trouble": context.trouble}
 
 
 def unit(context: Context, args: Args) -> Any:
@@ -135,6 +144,11 @@ def events(context: Context, args: Args) -> Any:
     if not 0 <= limit <= EVENTS_MAX:
         text = f"limit is {limit}; allowed: 0 to {EVENTS_MAX}"
         raise CommandError("bad_argument", text, remedy="For more, ask again with `after`: the last number so far.")
+    kinds = args["kinds"] or ()
+    for kind in kinds:
+        if kind not in KINDS:
+            hint = meant(kind, KINDS, nothing="")
+            raise CommandError("bad_argument", f"no kind of event {kind!r}; {hint}", remedy=f"All: {', '.join(KINDS)}.")
     if unit is not None:
         unit = known_unit(context.look(), unit)
     store = context.governor.store
@@ -143,9 +157,9 @@ def events(context: Context, args: Args) -> Any:
     if not limit:
         found: Sequence[Entry] = ()
     elif after is None:
-        found = store.last_entries(limit=limit, unit=unit)
+        found = store.last_entries(limit=limit, unit=unit, events=kinds)
     else:
-        found = store.entries(after=after, limit=limit, unit=unit)
+        found = store.entries(after=after, limit=limit, unit=unit, events=kinds)
     last = max(last, found[-1].seq) if found else last
     if since is not None:
         found = [entry for entry in found if entry.at >= since * SECOND]

@@ -42,10 +42,12 @@ def raise_(context: Context, args: Args) -> Any:
         by=context.who,
         note=orders.note_of(context, args["note"] or ""),
     )
-    context.governor.submit(event)
-    released = _resumed(context, look, unit, labels) if args["resume"] else []
-    if context.poke is not None and unit not in released:
-        context.poke(unit, "raise")  # who waits for the next period asks again
+    released = []
+    if not args["dry_run"]:
+        context.governor.submit(event)
+        released = _resumed(context, look, unit, labels) if args["resume"] else []
+        if context.poke is not None and unit not in released:
+            context.poke(unit, "raise")  # who waits for the next period asks again
     after = before.raised + more
     whose = f"the {budget.by} {labels[budget.by]}" if budget.by in labels else unit if unit else "the fleet"
     effect = f"{whose}: {amount_text(meter, more)} more, {amount_text(meter, budget.limit + after)} in all"
@@ -64,6 +66,7 @@ def raise_(context: Context, args: Args) -> Any:
         "unit": context.look().unit(unit) if unit else None,
         "effect": effect,
         "daemon": context.poke is not None,
+        "dry_run": args["dry_run"],
     }
 
 

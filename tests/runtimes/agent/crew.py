@@ -133,6 +133,7 @@ async def starts_a_program(ctx: Context) -> None:
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
     begun(ctx)
     await asyncio.to_thread(child.wait)
+    await asyncio.Event().wait()  # the program may be ended first, and then it must not be done
 
 
 HANGS: list[Callable[[Context], Any]] = [

@@ -215,13 +215,13 @@ class Book:
 
     # What has to be written.
 
-    def changes(self) -> dict[Key, bytes | None]:
-        """The records that differ from what is written."""
+    def changes(self, *, place: bool = False) -> dict[Key, bytes | None]:
+        """The records that differ from what is written; also if that is only the `place` in the journal."""
         rows = {key: self._encoded(key) for key in self._changed}
         seq, before = self.cursor, self._cursor_written
         if seq is not None and seq != before:
             far = before is None or seq < before or seq - before >= LEFT_UNWRITTEN_MAX
-            if rows or far:
+            if rows or far or place:
                 rows[CURSOR] = msgspec.json.encode(Cursor(seq))
         return rows
 

@@ -5,6 +5,8 @@ from typing import Final
 import msgspec
 
 from flyball.core.policy import Key
+from flyball.governor import Governor
+from flyball.store import Draft, Snapshot
 
 RECORDS: Final = "alerts"
 """The name of all of them."""
@@ -29,3 +31,14 @@ class Cursor(msgspec.Struct, frozen=True):
     """How far the journal was read."""
 
     seq: int
+
+
+def forget(governor: Governor) -> None:
+    """Nobody is told anything any more, so nothing is known of it: whoever is later, is told of what happens then."""
+    known = governor.store.states(RECORDS)
+
+    def draft(snapshot: Snapshot) -> Draft:
+        return Draft(max(governor.clock.now(), snapshot.at), dict.fromkeys(known), None)
+
+    if known:
+        governor.store.transact([*known], draft)

@@ -25,7 +25,7 @@ from flyball.core.amounts import amount_text
 from flyball.core.codec import decode_body, readable_state
 from flyball.core.event import Stepped
 from flyball.core.policy import Key
-from flyball.core.time import Instant, seconds
+from flyball.core.time import SECOND, Instant, Span, seconds
 from flyball.errors import StoreCorrupt, StoreError
 from flyball.governor import Governor
 from flyball.policies.budget import Budget
@@ -38,6 +38,8 @@ LOOK_EVERY: Final = 1.0
 """Seconds between looks at the journal, if nobody pokes: a doorbell that fails must not silence alerts."""
 LOOK_AT_LEAST: Final = 0.05
 """Seconds between two looks however often somebody pokes."""
+PLACE_EVERY: Final[Span] = 10 * SECOND
+"""Between two writes of how far the journal was read, if it said nothing: people see by it that alerts keep up."""
 BATCH_MAX: Final = 1_000
 """Entries that are read at once."""
 SEND_MAX: Final = 60.0
@@ -77,6 +79,7 @@ class AlertService:
         self._poked = asyncio.Event()
         self._more = {name: asyncio.Event() for name in self._channels}
         self._troubled = False
+        self._placed: Instant = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -286,9 +289,11 @@ class AlertService:
         """Write all that changed, in one transaction."""
         book = self._book
         assert book is not None  # noqa: S101 - it was read before
-        changes = book.changes()
+        now = self._governor.clock.now()
+        changes = book.changes(place=now - self._placed >= PLACE_EVERY)
         if not changes and not taken:
             return
+        self._placed = now
 
         def draft(snapshot: Snapshot) -> Draft:
             rows = dict(changes)

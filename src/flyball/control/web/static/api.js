@@ -60,7 +60,7 @@ async function answer(address, options) {
     });
   } catch (error) {
     const text = error.name === "TimeoutError" ? "the daemon did not answer in time" : "the daemon does not answer";
-    throw new ApiError(0, { code: "unreachable", text, remedy: "Look whether it runs: `flyball status`." });
+    throw unreachable(text);
   }
   if (response.status === 401) {
     location.reload(); // what comes then is the login form
@@ -68,5 +68,10 @@ async function answer(address, options) {
   }
   const body = await response.json().catch(() => null);
   if (!response.ok) throw new ApiError(response.status, body?.error);
+  if (body === null) throw unreachable("the daemon broke off in the middle of its answer");
   return body;
+}
+
+function unreachable(text) {
+  return new ApiError(0, { code: "unreachable", text, remedy: "Look whether it runs: `flyball status`." });
 }
