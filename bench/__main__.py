@@ -1,9 +1,9 @@
 """`make bench`: all comparisons, a row each. `python -m bench.heart`, `.api`, `.calls`, `.conditions`, `.graphs`,
-`.metrics`, `.rules`, `.store`, `.processes` run a part."""
+`.metrics`, `.page`, `.rules`, `.store`, `.processes` run a part."""
 
 import sys
 
-from bench import api, calls, conditions, graphs, heart, metrics, processes, rules, store
+from bench import api, calls, conditions, graphs, heart, metrics, page, processes, rules, store
 from bench.measure import Row
 
 
@@ -20,6 +20,7 @@ def main() -> int:
         ("Processes", processes.run),
         ("Metrics", metrics.run),
         ("The API", api.run),
+        ("The page", page.run),
     ):
         print(f"\n{title}\n")
         for row in measure():

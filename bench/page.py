@@ -29,6 +29,7 @@ from tests.page.stage import DESKTOP, Visit, chromium
 
 from bench.measure import Row
 from flyball.control.client import connect
+from flyball.runtimes.rule.browser import find_browser
 
 UNITS: Final = 10_000
 CHANGES: Final = 200
@@ -209,6 +210,8 @@ def _death(page: Page, unit: str, pid: int) -> float:
 
 def run() -> list[Row | str]:
     """All rows; or why there are none."""
+    if find_browser(os.environ) is None:
+        return ["the page is not measured: there is no Chromium here (apt-get install chromium)"]
     with chromium() as browser:
         ours, theirs = measured(browser, "/"), measured(browser, "/naive.html")
         what = "page: 10,000 rows, 200 changes/s"

@@ -53,6 +53,8 @@ PAGES: Final = (
     ("audit", "audit", DESKTOP, "dark"),
 )
 """Name, page, size, theme."""
+WHOLE: Final = frozenset({"overview", "overview-light"})
+"""Pictures of all that there is, also below the edge of the window: every state is in the table."""
 
 
 def units(site: LiveSite) -> dict[str, Any]:
@@ -132,7 +134,7 @@ def take(browser: Browser, site: LiveSite, picture: tuple[str, str, dict[str, in
     page.goto(address + login)
     page.goto(f"{address}/#/{path}")
     _settled(page)
-    page.screenshot(path=FOLDER / f"{name}.png")
+    page.screenshot(path=FOLDER / f"{name}.png", full_page=name in WHOLE)
     visit.end()
 
 

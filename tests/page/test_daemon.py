@@ -153,7 +153,7 @@ def test_answer(enter: Callable[..., Visit], site: LiveSite, size: str) -> None:
 
 
 def test_death_is_seen(enter: Callable[..., Visit], site: LiveSite, size: str) -> None:
-    """What happens to a process is on the page without a reload: its row, and the timeline."""
+    """What happens to a process is on the page without a reload: its row, and the timeline (S3-36)."""
     name = f"steady-{size}"
     [pid] = until(lambda: site.running().get(name, []), "its process")
     page = enter().page

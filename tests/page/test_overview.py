@@ -69,7 +69,7 @@ def ordered(fake: FakeServer, page: Any, count: int = 1) -> list[tuple[str, dict
 @SIZES
 def test_what_is_shown(visit: Visitor, site: str, size: dict[str, int]) -> None:
     """State, place, tiles, what needs somebody with its reason and remedy, the units the worst first; the count is in
-    the title; nothing is wider than the window."""
+    the title; nothing is wider than the window (S3-36)."""
     page = visit(site, size=size).page
     expect(page).to_have_title("(2) flyball · prod-box")
     expect(page.locator(".pill")).to_have_text("degraded")

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.page.conftest import Visitor
 from tests.page.fake import FakeServer, row, serving
-from tests.page.sample_answers import FINGERPRINT, fake_with
+from tests.page.sample_answers import FINGERPRINT, fake_with, why
 from tests.page.stage import DESKTOP, PHONE, needs_browser
 
 pytestmark = [pytest.mark.slow, needs_browser]
@@ -287,3 +287,17 @@ def test_journal_says_what_is_gone(shown: Callable[..., Page]) -> None:
     expect(page.get_by_text("Entries 8 to 19 are not kept any more.")).to_be_visible()
     page.locator(".journal summary").first.click(position={"x": 5, "y": 8})
     expect(page.locator(".journal pre").first).to_contain_text('"error": "TypeError"')
+
+
+@pytest.mark.parametrize(("told", "notices"), [(["coder-3"], 1), ([], 2)], ids=["by-the-daemon", "by-nobody"])
+def test_start_of_what_no_settings_name(shown: Callable[..., Page], told: list[str], notices: int) -> None:
+    """What no settings name, the daemon cannot start: whoever presses Start is told so."""
+    fake = fake_with("coder-3")
+    fake.problems = []
+    fake.change(row("coder-3", state="finished", running=False))
+    said = why("coder-3", state="finished", held=False, reasons=[])
+    fake.answers |= {"why": lambda _: said, "start": lambda _: {"told": told}}
+    page = settled(shown(fake, "unit/coder-3"))
+    page.get_by_role("button", name="Start", exact=True).click()
+    expect(page.locator(".notice")).to_have_count(notices)
+    assert page.get_by_text("whoever ran it has to start it").count() == notices - 1

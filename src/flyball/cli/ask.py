@@ -60,7 +60,7 @@ class Asking:
         """Nothing ran here yet."""
         return not (self.folder / "state.db").exists()
 
-    def __call__(self, verb: str, **args: Any) -> Any:
+    def __call__(self, verb: str, /, **args: Any) -> Any:
         """The answer, as plain data. CommandError if it cannot be given."""
         if self._client is not None:
             try:

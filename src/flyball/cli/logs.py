@@ -1,5 +1,6 @@
-"""`flyball logs`: what a unit printed. The files themselves are read; no daemon is needed."""
+"""`flyball logs`: what a unit printed, or the daemon. The files themselves are read; no daemon is needed."""
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -13,39 +14,78 @@ from flyball.cli.ask import Asking
 from flyball.cli.complete import unit_names
 from flyball.control.context import unknown_unit
 from flyball.control.log_tail import BLOCK, last_lines_before
+from flyball.runtimes.guardian import LOG
 from flyball.runtimes.process.output import log_path
 
 FOLLOW_SECONDS: Final = 0.1
 """Between two looks for something new: no longer than an eye waits."""
 LINES_MAX: Final = 1_000_000
+LINE_BYTES_MAX: Final = 1024 * 1024
+"""Of a line that is waited for: one that is longer is printed in parts, as JSON too."""
 TAIL_BYTES_MAX: Final = 64 * 1024 * 1024
 """What is held in memory for the last lines: more than all files of a unit with the default limits."""
 
 
-@click.command()
-@click.argument("unit", shell_complete=unit_names)
+EXAMPLES: Final = """\
+\b
+Examples:
+  flyball logs web               the last 50 lines
+  flyball logs web -n 1000       more of them
+  flyball logs web --follow      and whatever comes, until Ctrl-C
+  flyball logs                   what the daemon says, if it runs in the background
+  flyball logs web --json        for a script, one JSON object a line
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("unit", required=False, shell_complete=unit_names)
 @click.option("-n", "--lines", default=50, type=click.IntRange(0, LINES_MAX), help="The last so many; 50 if not given.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-def logs(unit: str, lines: int, follow: bool) -> None:
-    """Print the last lines that UNIT printed."""
-    path = log_path(app.state_dir(os.environ) / "logs", unit)
+@click.option("-f", "--follow", "--watch", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line: the unit, and what it printed.")
+def logs(unit: str | None, lines: int, follow: bool, as_json: bool) -> None:
+    """Print the last lines that UNIT printed; without a UNIT, those of the daemon's own log."""
+    folder = app.state_dir(os.environ)
+    path = folder / LOG if unit is None else log_path(folder / "logs", unit)
     if not path.exists():
-        _check_known(unit)
+        if unit is not None:
+            _check_known(unit)
         if not follow:
-            click.echo(f"{unit} has printed nothing yet.", err=True)
+            nobody = "No daemon ran here in the background." if unit is None else f"{unit} has printed nothing yet."
+            click.echo(nobody, err=True)
             return
+    write = _Lines(unit or "").write if as_json else _write
     stream = _opened(path)
     try:
         if stream is not None:
             # Where it ends is noted first: what is added meanwhile is printed by following, once.
             end = os.fstat(stream.fileno()).st_size
-            click.echo(last_lines_before(path, stream, end, lines, TAIL_BYTES_MAX), nl=False)
+            write(last_lines_before(path, stream, end, lines, TAIL_BYTES_MAX), last=not follow)
             stream.seek(end)
         for data in _following(path, stream) if follow else ():
-            click.echo(data, nl=False)
+            write(data, last=False)
     finally:
         if stream is not None:
             stream.close()
+
+
+def _write(data: bytes, *, last: bool) -> None:  # noqa: ARG001 - bytes are printed as they come
+    click.echo(data, nl=False)
+
+
+class _Lines:
+    """Prints a JSON object for each line. A line without its end waits for that, unless nothing comes any more."""
+
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
+        self._begun = b""
+
+    def write(self, data: bytes, *, last: bool) -> None:
+        *whole, self._begun = (self._begun + data).split(b"\n")
+        if len(self._begun) > LINE_BYTES_MAX or (last and self._begun):
+            whole.append(self._begun)
+            self._begun = b""
+        for line in whole:
+            click.echo(json.dumps({"unit": self._unit, "line": line.decode(errors="replace")}))
 
 
 def _check_known(unit: str) -> None:

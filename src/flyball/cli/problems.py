@@ -69,7 +69,8 @@ def _lines(said: Mapping[str, Any]) -> Iterable[str]:
 
 def split(found: Iterable[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
     """Those that nobody has seen, and those that somebody has."""
-    new, seen = [], []
+    new: list[Mapping[str, Any]] = []
+    seen: list[Mapping[str, Any]] = []
     for problem in found:
         (seen if problem["acknowledged"] or problem["snoozed_until"] is not None else new).append(problem)
     return new, seen

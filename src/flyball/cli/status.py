@@ -53,7 +53,7 @@ Exit codes of --check:
 @every_option
 @colour_option
 def status(
-    units: tuple[str, ...], states: tuple[str, ...], as_json: bool, check: bool, watch: bool, every: float | None
+    *, units: tuple[str, ...], states: tuple[str, ...], as_json: bool, check: bool, watch: bool, every: float | None
 ) -> int:
     """Show what needs you, then the fleet and its units: what each is, since when, and why. UNIT may be a pattern:
     'web-*'. Needs no daemon.

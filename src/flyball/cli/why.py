@@ -8,14 +8,15 @@ import click
 from flyball.cli.answer import ends
 from flyball.cli.ask import Asking
 from flyball.cli.complete import unit_names
+from flyball.cli.events import Told, coloured_line, enough_for
 from flyball.cli.post_mortem import post_mortem_lines
 from flyball.cli.rules import facts as rule_facts
-from flyball.cli.show import coloured, print_json
+from flyball.cli.show import colour_option, coloured, print_json, strong
+from flyball.cli.watching import Picture, every_option, watch, watch_option
 from flyball.control.past import RULE
 from flyball.control.text import (
     clock_time,
     counted,
-    event_line,
     exit_text,
     length,
     one_line,
@@ -25,36 +26,69 @@ from flyball.control.text import (
 )
 from flyball.core.amounts import amount_text
 
+LINES: Final = 10
+"""Entries of the journal, if nothing is said."""
 DETAIL_LINES_MAX: Final = 20
 """Of a stack trace or of last output: the end of it, where the error is. `flyball logs` has the rest."""
 
 
-@click.command()
+EXAMPLES: Final = """\
+\b
+Examples:
+  flyball why web              why it is what it is, and what to do
+  flyball why web -n 50        with more of what happened
+  flyball why web --watch      until Ctrl-C
+  flyball why web --json       for a script
+"""
+
+
+@click.command(epilog=EXAMPLES)
 @click.argument("unit", shell_complete=unit_names)
 @click.option(
-    "-n", "--lines", default=10, type=click.IntRange(0, 1000), help="Entries of the journal; 10 if not given."
+    "-n", "--lines", default=LINES, type=click.IntRange(0, 1000), help="Entries of the journal; 10 if not given."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def why(unit: str, lines: int, as_json: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch one object a line, for each change.")
+@watch_option
+@every_option
+@colour_option
+def why(unit: str, lines: int, as_json: bool, watch: bool, every: float | None) -> None:
     """Say why UNIT is what it is: every safeguard's opinion, what happened last, and what to do. Of a session also its
     whole story: its timeline, where the time went, what each layer saw. Of a rule what fires it, and what waits in its
     queue. Needs no daemon.
     """
     with Asking() as ask:
-        said = ask("why", unit=unit, limit=lines)
+        limit = lines if as_json else enough_for(lines)
+        if watch or every is not None:
+            _watch(ask, unit, lines, limit, every, as_json=as_json)
+        said = ask("why", unit=unit, limit=limit)
     if as_json:
         print_json(said)
         return
-    for line in why_lines(said):
+    for line in why_lines(said, lines):
         click.echo(line)
 
 
-def why_lines(said: Mapping[str, Any]) -> Iterable[str]:
+def _watch(ask: Asking, unit: str, lines: int, limit: int, every: float | None, *, as_json: bool) -> None:
+    def look() -> Picture:
+        said = ask("why", unit=unit, limit=limit)
+        return Picture(list(why_lines(said, lines)), said, _gist(said))
+
+    watch(ask, look, every, as_json=as_json)
+
+
+def _gist(said: Mapping[str, Any]) -> object:
+    """What of it makes a change: all but ages."""
+    unit, last = said["unit"], said["events"][-1:]
+    opinions = [(one["policy"], one["by"], [reason["code"] for reason in one["reasons"]]) for one in said["opinions"]]
+    return (unit["state"], unit["running"], unit["questions"], said["says"], opinions, [one["seq"] for one in last])
+
+
+def why_lines(said: Mapping[str, Any], lines_max: int = LINES) -> Iterable[str]:
     """All that there is to say of it."""
     unit, now = said["unit"], said["at"]
     since = f" since {clock_time(unit['since'], now)}" if unit["since"] is not None else ""
     word = unit["state"] if said["session"] is None else said["session"]["status"]
-    yield f"{unit['name']} is {coloured(word, word)}{since}{_running(unit)}"
+    yield f"{strong(unit['name'])} is {coloured(word, word, bold=True)}{since}{_running(unit)}"
     for reason in unit["reasons"]:
         yield f"  {one_line(reason['text'])}{_until(reason, now)}"
     if said["says"]:
@@ -65,15 +99,16 @@ def why_lines(said: Mapping[str, Any]) -> Iterable[str]:
     if said["post_mortem"] is not None:
         yield from post_mortem_lines(said["session"], said["post_mortem"], now)
     yield from _opinions(said["opinions"], now)
-    if said["events"]:
-        yield from ("", "What happened last:")
-        yield from (f"  {event_line(data, now, unit=False)}" for data in said["events"])
+    happened = Told().once(said["events"])[-lines_max:] if lines_max else []
+    if happened:
+        yield from ("", strong("What happened last:"))
+        yield from (f"  {coloured_line(data, now, unit=False)}" for data in happened)
     if said["detail"]:
         lines = said["detail"].splitlines()[-DETAIL_LINES_MAX:]
-        yield from ("", "The end of its last failure:", *(f"  {one_line(line)}" for line in lines))
+        yield from ("", strong("The end of its last failure:"), *(f"  {one_line(line)}" for line in lines))
     yield from _remedies(unit, work=said["session"] is not None)
     if said["post_mortem"] is not None and said["post_mortem"]["ways_on"]:
-        yield from ("", "How to go on:", *(f"  {one_line(way)}" for way in said["post_mortem"]["ways_on"]))
+        yield from ("", strong("How to go on:"), *(f"  {one_line(way)}" for way in said["post_mortem"]["ways_on"]))
 
 
 def _running(unit: Mapping[str, Any]) -> str:
@@ -115,7 +150,7 @@ def _facts(unit: Mapping[str, Any], now: float) -> Iterable[str]:
 
 
 def _opinions(opinions: Iterable[Mapping[str, Any]], now: float) -> Iterable[str]:
-    yield from ("", "What each safeguard says:")
+    yield from ("", strong("What each safeguard says:"))
     fine, against = [], set()
     for said in opinions:
         name = said["policy"] if said["by"] == "unit" else f"{said['policy']} ({said['by']})"
@@ -123,7 +158,8 @@ def _opinions(opinions: Iterable[Mapping[str, Any]], now: float) -> Iterable[str
             fine.append(name)
         for reason in said["reasons"]:
             against.add(name)
-            yield f"  {name}: {said['verb']}: {one_line(reason['text'])}{_until(reason, now)} [{reason['code']}]"
+            verb = coloured(said["verb"], said["verb"])
+            yield f"  {name}: {verb}: {one_line(reason['text'])}{_until(reason, now)} [{reason['code']}]"
     fine = [name for name in fine if name not in against]  # who would only refuse a resume speaks twice
     if fine:
         yield f"  nothing against it: {', '.join(fine)}"
@@ -140,7 +176,7 @@ def _remedies(unit: Mapping[str, Any], *, work: bool) -> Iterable[str]:
     if unit["kind"] == RULE and unit["held"] and unit["waiting"]:
         remedies[f"What waits is run then; to forget it: `flyball queue {unit['name']} --clear`."] = None
     if remedies:
-        yield from ("", "What to do:", *(f"  {one_line(remedy)}" for remedy in remedies))
+        yield from ("", strong("What to do:"), *(f"  {one_line(remedy)}" for remedy in remedies))
 
 
 def _until(reason: Mapping[str, Any], now: float) -> str:

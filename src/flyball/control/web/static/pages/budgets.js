@@ -56,17 +56,23 @@ function line(one, raises) {
       one.meter,
       html`${amount(one.meter, one.spent)} <${Part} one=${one} over=${over} />`,
       one.reserved ? amount(one.meter, one.reserved) : "",
-      one.limit === null ? "not known here" : `${amount(one.meter, one.limit)}${one.raised ? ` (${amount(one.meter, one.raised)} of it raised)` : ""}`,
+      limitText(one),
       everyText(one.every),
       ...(raises ? [html`<${Raise} one=${one} />`] : []),
     ],
   };
 }
 
+function limitText({ meter, limit, raised }) {
+  if (limit === null) return "not known here"; // a program's own
+  return `${amount(meter, limit)}${raised ? ` (${amount(meter, raised)} of it raised)` : ""}`;
+}
+
 /** Of whom, and by what it is counted. */
 function Whose({ one }) {
   if (one.by === "fleet") return "the fleet";
-  if (one.unit) return html`<${UnitLink} name=${one.unit} />${one.by === "unit" ? null : html` <span class="dim">(${one.by})</span>`}`;
+  const by = one.by === "unit" ? null : html` <span class="dim">(${one.by})</span>`;
+  if (one.unit) return html`<${UnitLink} name=${one.unit} />${by}`;
   return html`<span class="dim">${one.by}</span> <${Name} text=${one.subject} />`;
 }
 
@@ -74,7 +80,9 @@ function Part({ one, over }) {
   const share = Math.min(1, part(one));
   const tone = over ? "bad" : share >= 0.8 ? "busy" : "good";
   const text = `${Math.round(share * 100)} %`;
-  return html`<span class="bar" role="img" aria-label=${text} title=${text}><span class=${tone} style=${{ width: text.replace(" ", "") }}></span></span>`;
+  return html`<span class="bar" role="img" aria-label=${text} title=${text}>
+    <span class=${tone} style=${{ width: `${Math.round(share * 100)}%` }}></span>
+  </span>`;
 }
 
 function everyText(every) {

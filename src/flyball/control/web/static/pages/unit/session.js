@@ -21,7 +21,7 @@ export function Session({ session, story }) {
     ["rounds", rounds && roundsText(rounds)],
     ["budget", budget && html`${dollars(budget.spent)} of ${dollars(budget.limit)} <${Bar} ...${budget} />`],
     ["time", deadline && `${length(deadline.lasted)} of ${length(deadline.limit)}`],
-    ["paused", pause && html`${pause.reason}; ${pause.resume_at ? html`goes on <${Ago} at=${pause.resume_at} />` : "until a person resumes it"}`],
+    ["paused", pause && html`${pause.reason}; <${Until} at=${pause.resume_at} />`],
     ["ended by", session.stop_reason],
     ["failed for", session.failure_reason],
   ].filter(([, value]) => value !== null && value !== undefined && value !== "");
@@ -33,6 +33,10 @@ export function Session({ session, story }) {
     <${Checkpoints} session=${session} />
     ${story ? html`<${Story} story=${story} />` : null}
   <//>`;
+}
+
+function Until({ at }) {
+  return at ? html`goes on <${Ago} at=${at} />` : "until a person resumes it";
 }
 
 function roundsText({ reached, max, convergence, agreement }) {
@@ -104,7 +108,13 @@ function Story({ story: { layers, times, causes, ways_on: ways } }) {
             head=${["step", "times", "in all", "longest", "spent"]}
             rows=${times.map((one, place) => ({
               key: place,
-              cells: [html`<${Name} text=${one.pattern} />`, one.times, length(one.seconds), length(one.longest), dollars(one.spent)],
+              cells: [
+                html`<${Name} text=${one.pattern} />`,
+                one.times,
+                length(one.seconds),
+                length(one.longest),
+                dollars(one.spent),
+              ],
             }))}
             empty=""
           />`
