@@ -12,46 +12,29 @@ import os
 import pwd
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from flyball import app
-from flyball.config.alerts import Alerts
-from flyball.config.plan import OFF, Plan
+from flyball.config.plan import Plan
 from flyball.config.planning import ask_for_plan
 from flyball.config.sources import SourceWatch, same_but_rules
-from flyball.control.alerts.records import forget
-from flyball.control.board import PROBLEMS_MAX, Board
 from flyball.control.client import SOCKET
 from flyball.control.commands import check_version, find, not_ok, ok, parse, perform
 from flyball.control.context import Args, Caller, CommandError, Context, Right, unknown_unit
 from flyball.control.past import Past
-from flyball.control.problems import Problem
 from flyball.control.server import Server
 from flyball.control.trail import Trail
-from flyball.control.web import ADDRESS
-from flyball.control.web.tokens import Tokens
 from flyball.errors import FlyballError
 from flyball.fleet import Changes, Fleet, pids
-from flyball.runtimes.doorbell import Doorbell
+from flyball.plane import Own, Plane
 from flyball.runtimes.guardian import READY, Guard
 from flyball.runtimes.holder import is_gone
 from flyball.runtimes.process import spawn
 from flyball.runtimes.process.output import log_path
-from flyball.store import Store
 
 if TYPE_CHECKING:
-    from starlette.routing import BaseRoute
-
-    from flyball.config.telegram import Telegram
-    from flyball.control.alerts.service import AlertService
-    from flyball.control.metrics.metrics import Metrics
-    from flyball.control.metrics.traces import Tracer
-    from flyball.control.telegram.bot import TelegramBot
-    from flyball.control.web.listener import Web
     from flyball.rulebook import Rulebook
 
 log = logging.getLogger(__name__)
@@ -64,8 +47,6 @@ LOOK_EVERY: Final = 1.0
 """Seconds between looks whether files of rules changed."""
 DOWN_SOON: Final = 0.05
 """Seconds between being told to end and beginning to."""
-WATCHER: Final = Caller("", "board", Right.LOOK)
-"""Whoever watches: not to be told from each other, and nothing is ordered by watching."""
 SAME_SIGNAL: Final = 0.5
 """Seconds within which two signals are one: a terminal sends it to the guardian too, which passes it on."""
 
@@ -84,18 +65,12 @@ class Daemon:
         self._turn, self._looking = asyncio.Lock(), asyncio.Lock()
         """One order at a time, and one look: each share what was read."""
         self._trail = Trail()
-        self._board: Board | None = None
-        """None: nobody watched yet."""
-        self._own: Final[Mapping[str, Callable[[str, Args], Awaitable[dict[str, Any]]]]] = {
+        self._own: Final[Mapping[str, Own]] = {
             "ping": self._ping,
-            "watch": self._watch,
             "down": self._down,
             "reload": self._reloaded,
             "trigger": self._trigger,
             "forget_firings": self._forget,
-            "login_link": self._login_link,
-            "token_add": self._add_token,
-            "token_remove": self._remove_token,
         }
         self._changing = asyncio.Lock()
         """One reload, or the end, at a time. Both wait for units to end; commands do not wait for that."""
@@ -106,13 +81,6 @@ class Daemon:
         self._orphaned = False
         self._rules: Rulebook | None = None
         """None: there were none yet."""
-        self._telegram: TelegramBot | None = None
-        self._alerts: AlertService | None = None
-        """None: there is no channel to tell anybody by."""
-        self._web: Web | None = None
-        self._metrics: Metrics | None = None
-        """None: they are off, both."""
-        self._tracer: Tracer | None = None
         self._complaint = ""
         """Why the settings in the files are not those in force."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -123,24 +91,27 @@ class Daemon:
         spawn.seal()
         self._governor = await asyncio.to_thread(app.open_planned, self._plan, self._env)
         self._fleet = Fleet(self._plan, self._governor, self._folder, self._guard)
+        self._plane = Plane(
+            self._governor,
+            self._plan,
+            self._folder,
+            ask=self.ask,
+            context=self._context,
+            store_trouble=lambda: self._fleet.trouble,
+        )
         server = Server(self._folder / SOCKET, self._serve)
         try:
             await server.open()
             self._listen()
-            await self._open_web()
-            await self._begin_traces(self._plan.traces)
-            await self._use_alerts(self._fleet.plan.alerts)
+            await self._plane.open()
             await self._fleet.begin()
             await self._begin_rules(booting=True)
-            await self._use_telegram(self._fleet.plan.telegram)
+            await self._plane.ready()
             self._say_ready()
             await self._ending.wait()
             await self._end()
         finally:
-            await self._end_traces()
-            await self._close_web()
-            if self._alerts is not None:
-                await self._alerts.stop()
+            await self._plane.close()
             await server.close()
             await asyncio.to_thread(self._governor.store.close)
         if self._orphaned:
@@ -162,8 +133,6 @@ class Daemon:
         self._loop.add_reader(self._guard.pipe, self._guardian_gone)
 
     def _say_ready(self) -> None:
-        if self._web is not None:
-            self._web.ready()
         rules = len(self._plan.rules)
         log.info("up: %d units%s", len(self._fleet.posts), f", {rules} rule{'s' * (rules > 1)}" if rules else "")
         number = self._env.get(READY)
@@ -191,11 +160,10 @@ class Daemon:
         self._told_to_end("the guardian is gone")
 
     async def _end(self) -> None:
-        await self._close_web()
+        await self._plane.hear_nobody()
         async with self._changing:
             for task in self._tasks:
                 task.cancel()
-            await self._use_telegram(None)
             if self._rules is not None:
                 await self._rules.end()
             await self._fleet.end(spare_kept=self._orphaned)
@@ -220,7 +188,7 @@ class Daemon:
         command = find(verb)
         looks = command.right is Right.LOOK
         context = self._context(caller, self._seen if looks else self._past)
-        own = self._own.get(verb)
+        own = self._own.get(verb) or self._plane.own.get(verb)
         if own is None:
             async with self._looking if looks else self._turn:
                 return await asyncio.to_thread(perform, context, verb, args)
@@ -247,54 +215,14 @@ class Daemon:
             trail=self._trail,
             says=self._says,
             log_of=lambda unit: log_path(self._folder / "logs", unit),
-            problems=self._problems,
+            problems=self._plane.problems,
             trouble=self._trouble,
             firings=self._rules.counts if self._rules is not None else (lambda _: {}),
         )
 
-    # What whoever watches needs.
-
-    @property
-    def store(self) -> Store:
-        return self._governor.store
-
-    @property
-    def board(self) -> Board:
-        if self._board is None:
-            past = Past()
-            self._board = Board(lambda: self._context(WATCHER, past).look(), lambda: self._trouble)
-        return self._board
-
-    def doorbell(self, ring: Callable[[], None]) -> Callable[[], None]:
-        """Ring in the running loop whenever the journal grows, until what this returns is called."""
-        return Doorbell(self.store, self._folder / app.CHANGES, ring, events=()).close
-
-    @property
-    def metrics(self) -> Callable[[], bytes] | None:
-        return self._metrics.render if self._metrics is not None else None
-
-    @property
-    def act(self) -> "Sequence[BaseRoute]":
-        """Links that are out stay good when the settings change: whether there are new ones is the alerts' business."""
-        from flyball.control.links import Links, key_of  # noqa: PLC0415 - it comes with the web
-        from flyball.control.web.act import routes  # noqa: PLC0415 - as above
-
-        links: Links | None = None
-        try:
-            links = Links(self._governor, key_of(self._folder), "")
-        except FlyballError as error:
-            log.error("links in alerts cannot be used: %s. %s", error, error.remedy)
-        return routes(links, self.ask, self._loop)
-
     @property
     def _trouble(self) -> str:
-        return self._fleet.trouble or self._complaint or (self._telegram.trouble if self._telegram is not None else "")
-
-    def _problems(self) -> Sequence[Problem] | None:
-        """Those of the board, unless it has more than it lists."""
-        self.board.refresh()
-        found = self.board.problems()
-        return found if len(found) < PROBLEMS_MAX else None
+        return self._fleet.trouble or self._complaint or self._plane.trouble
 
     def _says(self, unit: str) -> str:
         return self._fleet.says(unit) or (self._rules.says(unit) if self._rules is not None else "")
@@ -303,13 +231,6 @@ class Daemon:
 
     async def _ping(self, _who: str, _args: Args) -> dict[str, Any]:
         return {"pid": os.getpid(), "guardian": os.getppid(), "pids": pids(self._fleet.posts)}
-
-    async def _watch(self, _who: str, args: Args) -> dict[str, Any]:
-        def look() -> dict[str, Any]:
-            self.board.refresh()
-            return msgspec.json.decode(self.board.frame(args["since"], args["epoch"]), type=dict[str, Any])
-
-        return await asyncio.to_thread(look)
 
     async def _down(self, who: str, _args: Args) -> dict[str, Any]:
         # Soon, and not at once: whoever asks is answered first, and the store still takes the line of the audit trail.
@@ -334,76 +255,6 @@ class Daemon:
         if self._rules is not None:
             await self._rules.ordered(unit, verb)
 
-    # The page and its API.
-
-    async def _open_web(self) -> None:
-        """Before the units: an address that is taken is told by `up`. What serves it is in memory only where it is."""
-        (self._folder / ADDRESS).unlink(missing_ok=True)  # of one that was killed
-        if self._plan.http.listen != OFF:
-            from flyball.control.web.listener import Web  # noqa: PLC0415 - see above
-
-            self._metrics = self._measured()
-            web = Web(self, self._plan.http, self._folder)
-            await web.start()
-            self._web = web
-
-    def _measured(self) -> "Metrics":
-        """Made before the units are begun: what is found then is counted."""
-        from flyball.control.metrics.alerts import of_alerts  # noqa: PLC0415 - see above
-        from flyball.control.metrics.metrics import Metrics  # noqa: PLC0415 - see above
-        from flyball.control.metrics.picture import BoardPicture  # noqa: PLC0415 - see above
-        from flyball.control.metrics.readings import Reading  # noqa: PLC0415 - see above
-
-        def of_web() -> list[Reading]:
-            web = self._web
-            if web is None:
-                return []
-            return [
-                Reading("flyball_http_streams", web.streams),
-                Reading("flyball_logins_failed_total", web.failed_logins),
-            ]
-
-        return Metrics(
-            self._governor,
-            BoardPicture(self.board),
-            named=self._context(WATCHER, Past()).named,
-            trouble=lambda: self._fleet.trouble,
-            sources=(lambda: of_alerts(self.store), of_web),
-        )
-
-    async def _close_web(self) -> None:
-        web, self._web = self._web, None
-        if web is not None:
-            await web.stop()
-
-    async def _begin_traces(self, exporter: str) -> None:
-        """Before the units. What makes them is in memory only where somebody asked for them."""
-        if exporter:
-            from flyball.control.metrics.traces import Tracer, Traces, exporter_of  # noqa: PLC0415 - see above
-
-            traces = await asyncio.to_thread(lambda: Traces(self.store, exporter_of(exporter)))
-            self._tracer = Tracer(traces)
-            self._tracer.start()
-
-    async def _end_traces(self) -> None:
-        tracer, self._tracer = self._tracer, None
-        if tracer is not None:
-            await asyncio.to_thread(tracer.stop)
-
-    async def _login_link(self, _who: str, args: Args) -> dict[str, Any]:
-        if self._web is None:
-            raise CommandError("no_page", "this daemon serves no page", remedy="Set `http.listen`, then restart it.")
-        link, name = self._web.link(args["token"] or "")
-        return {"link": link, "address": self._web.address, "token": name, "effect": f"a link for {name}"}
-
-    async def _add_token(self, _who: str, args: Args) -> dict[str, Any]:
-        made = await asyncio.to_thread(Tokens(self._folder).add, args["name"], args["role"])
-        return {**made.shown(), "token": made.token, "effect": f"{made.name} may {made.role}"}
-
-    async def _remove_token(self, _who: str, args: Args) -> dict[str, Any]:
-        gone = await asyncio.to_thread(Tokens(self._folder).remove, args["name"])
-        return {**gone.shown(), "effect": f"{gone.name} is out"}
-
     # Rules.
 
     async def _begin_rules(self, *, booting: bool) -> None:
@@ -412,7 +263,9 @@ class Daemon:
             from flyball.rulebook import Rulebook  # noqa: PLC0415 - as above
 
             changes = self._folder / app.CHANGES
-            rules = Rulebook(self._fleet, self._governor, self._folder, self._guard, changes=changes, tell=self._tell)
+            rules = Rulebook(
+                self._fleet, self._governor, self._folder, self._guard, changes=changes, tell=self._plane.tell
+            )
             await rules.begin(booting=booting)
             self._rules = rules
             self._keep(self._watch_files())
@@ -437,37 +290,6 @@ class Daemon:
             remedy = "`flyball rules` lists all rules."
             raise unknown_unit(str(rule or ""), list(rules), remedy=remedy, text="no rule {!r}")
         return rule
-
-    async def _use_telegram(self, settings: "Telegram | None") -> None:
-        """Let the bot that these settings want be the one that listens."""
-        if self._telegram is not None and self._telegram.settings != settings:
-            await self._telegram.stop()
-            self._telegram = None
-        if self._telegram is None and settings is not None:
-            from flyball.control.telegram.bot import TelegramBot  # noqa: PLC0415 - in memory only where there is one
-
-            self._telegram = TelegramBot(settings, self.ask, self._governor)
-            self._telegram.start()
-
-    async def _use_alerts(self, settings: Alerts) -> None:
-        """Let people be told as these settings want it."""
-        if self._alerts is not None and self._alerts.settings != settings:
-            await self._alerts.stop()
-            self._alerts = None
-        if not settings.channels:
-            await asyncio.to_thread(forget, self._governor)
-        elif self._alerts is None:
-            from flyball.control.alerts.opening import open_service  # noqa: PLC0415 - in memory only where it is used
-
-            bot = self._fleet.plan.telegram
-            token = bot.token if bot is not None else ""
-            self._alerts = open_service(self._governor, settings, self._folder, bot=token)
-            await self._alerts.start()
-
-    def _tell(self, rule: str, text: str) -> None:
-        """What a rule wants people to know. What it asks them is in the journal already."""
-        if self._alerts is not None and rule:
-            self._alerts.tell(rule, text)
 
     async def _watch_files(self) -> None:
         """Apply the rules of files that changed, as soon as they are at rest. Bad ones are told of, and change
@@ -518,10 +340,7 @@ class Daemon:
             else:
                 await self._begin_rules(booting=False)
                 changes = changes.and_those(Changes(tuple(rule.name for rule in plan.rules), (), (), 0))
-            await self._use_telegram(plan.telegram)
-            await self._use_alerts(plan.alerts)
-        if self._metrics is not None:
-            self._metrics.reserve(self._context(WATCHER, Past()).named)
+            await self._plane.change(plan)
         log.info("reloaded: %s", _summary(changes))
         return changes
 

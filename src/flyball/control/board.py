@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from flyball.control import circuits
-from flyball.control.problems import Problem, listed, nearest, of_fleet, of_unit, seen_by_people
+from flyball.control.problems import QUESTION, Problem, listed, nearest, of_fleet, of_unit, seen_by_people
 from flyball.control.shapes import FleetView, UnitView, View, Word
 from flyball.control.spending import SPENT, money_used
 from flyball.control.views import Look, states_of
@@ -26,6 +26,7 @@ from flyball.core.event import Start
 from flyball.core.time import DAY, SECOND, Instant, seconds
 from flyball.errors import StoreCorrupt
 from flyball.policies import Budget
+from flyball.policies.budget import OVER_BUDGET
 from flyball.store import Entry, Store
 
 ENTRIES_MAX: Final = 5_000
@@ -68,6 +69,7 @@ class Row(View, frozen=True, kw_only=True, gc=False):
     """In a row."""
     reason: str
     code: str
+    """Of the reason; where that is a problem, the problem's."""
     error: str
     """How the last run ended, if it failed."""
     spent: int
@@ -301,7 +303,7 @@ class Board:
     def _count(self, row: Row, sign: int) -> None:
         self._totals["running"] += sign * row.running
         self._totals[row.state] += sign
-        self._totals["over_budget"] += sign * bool(row.limit and row.spent >= row.limit)
+        self._totals["over_budget"] += sign * _is_over_budget(row)
         self._totals["restarts_hour"] += sign * row.restarts
 
     def _fleet_of(self, look: Look) -> FleetView:
@@ -351,7 +353,7 @@ def _row(view: UnitView, problems: Sequence[Problem]) -> Row:
         often=view.restarts.last_hour >= OFTEN or view.state is Word.DEGRADED,
         failures=view.failures_in_a_row,
         reason=reason.text if reason is not None else "",
-        code=reason.code if reason is not None else "",
+        code=_code(view, problems),
         error=(ended.error or ended.cause) if failed and ended is not None else "",
         spent=budget.spent if budget is not None else 0,
         limit=budget.limit if budget is not None else 0,
@@ -360,6 +362,18 @@ def _row(view: UnitView, problems: Sequence[Problem]) -> Row:
         questions=len(view.questions),
         problem=problems[0].id if problems else "",
     )
+
+
+def _code(view: UnitView, problems: Sequence[Problem]) -> str:
+    """What holds it back. A policy that ended it for want of money says so only in how the run ended."""
+    if problems and problems[0].code != QUESTION:
+        return problems[0].code
+    return view.reasons[0].code if view.reasons else ""
+
+
+def _is_over_budget(row: Row) -> bool:
+    """Whether its money is gone. A budget of each run is gone with the run: then its end tells."""
+    return row.code == OVER_BUDGET or bool(row.limit and row.spent >= row.limit)
 
 
 def _of_a_day(look: Look) -> tuple[int, int]:

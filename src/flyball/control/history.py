@@ -8,7 +8,7 @@ from flyball.control.context import Args, Context, bounded, known_unit
 from flyball.control.text import entry_text
 from flyball.control.views import Look
 from flyball.core.codec import Body, decode_body
-from flyball.core.decision import Verb
+from flyball.core.decision import Decision, Reason, Verb
 from flyball.core.event import (
     Acknowledged,
     Answered,
@@ -52,7 +52,7 @@ def history(context: Context, args: Args) -> Any:
     unit = known_unit(look, args["unit"])
     told = list(_told(context.governor.store.last_entries(limit=ENTRIES_MAX, unit=unit)))
     flaps = look.policy_state(unit)
-    moments = [(entry, body) for entry, body in told if _is_a_moment(body.event, body)]
+    moments = _without_echoes([(entry, body) for entry, body in told if _is_a_moment(body.event, body)])
     return {
         "unit": unit,
         "exits": _exits(told)[-limit:] if limit else [],
@@ -128,9 +128,21 @@ def _is_a_moment(event: Event, body: Body) -> bool:
     return not isinstance(event, Step | Stepped | Beat) or bool(body.decision.reasons or getattr(event, "stuck", ""))
 
 
+def _without_echoes(moments: Sequence[tuple[Entry, Body]]) -> list[tuple[Entry, Body]]:
+    """Without the starts that were refused for what the exit before them said already."""
+    befores = [None, *(body for _, body in moments)]
+    return [moment for before, moment in zip(befores, moments, strict=False) if not _is_echo(before, moment[1])]
+
+
+def _is_echo(before: Body | None, body: Body) -> bool:
+    if before is None or not isinstance(before.event, Exited) or not isinstance(body.event, Start):
+        return False
+    return not body.decision.proceeds and _decisive(before.decision) == _decisive(body.decision)
+
+
 def _moment(entry: Entry, body: Body) -> dict[str, Any]:
     event, decision = body.event, body.decision
-    by = getattr(event, "by", "") or next((reason.policy for reason in decision.reasons), "")
+    by = getattr(event, "by", "") or next((reason.policy for reason in _decisive(decision) or decision.reasons), "")
     return {
         "at": seconds(entry.at),
         "seq": entry.seq,
@@ -138,6 +150,11 @@ def _moment(entry: Entry, body: Body) -> dict[str, Any]:
         "by": by,
         "tone": _tone(event, decision.verb),
     }
+
+
+def _decisive(decision: Decision) -> list[Reason]:
+    """Of its reasons those that were as strict as what was decided."""
+    return [reason for reason in decision.reasons if reason.verb is decision.verb]
 
 
 def _tone(event: Event, verb: Verb) -> str:

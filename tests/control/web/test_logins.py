@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from flyball.control.web import logins as module
+from flyball.control.web.attempts import OF_ONE_MAX
 from flyball.control.web.logins import FILE, LASTS, LINK_LASTS, LINKS_MAX, LOGINS_MAX, Logins, csrf_of
 from flyball.control.web.tokens import Tokens
 from tests.control.web.stage import HTML, Stage, on_stage
@@ -246,6 +247,22 @@ def test_a_link_over_http(tmp_path: Path) -> None:
         assert again.status_code == 401
         assert "flyball page" in again.text
         assert "set-cookie" not in again.headers
+
+    on_stage(tmp_path, case)
+
+
+def test_a_link_in_a_page_of_others(tmp_path: Path) -> None:
+    """A picture that leads here is no attempt to come in, and uses nothing up; a link that a person follows does."""
+
+    async def case(stage: Stage) -> None:
+        link, _ = stage.web.link()
+        picture = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}
+        for _ in range(OF_ONE_MAX + 1):
+            assert (await stage.client(**picture).get("/login/guess")).status_code == 403
+        assert stage.web.failed_logins == 0
+        assert (await stage.client(**picture).get(link)).status_code == 403
+        follows = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+        assert (await stage.client(**follows).get(link)).status_code == 303
 
     on_stage(tmp_path, case)
 

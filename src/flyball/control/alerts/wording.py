@@ -135,9 +135,19 @@ def _lines(group: Group, units: Sequence[str], how_many: int, now: Instant) -> l
     seen = next((item.seen_by for item in group.items.values() if item.seen_until > now and item.seen_by), "")
     if seen:
         lines.append(f"Seen by {seen}.")
-    if group.remedy:
-        lines.append(group.remedy)
+    remedy = _remedy(group)
+    if remedy:
+        lines.append(remedy)
     return lines
+
+
+def _remedy(group: Group) -> str:
+    """What to do. The same error of several units has a fingerprint in each: to reset one of them is not enough."""
+    refs = list(dict.fromkeys(item.ref for item in group.items.values() if item.ref))
+    if group.kind != "quarantined" or len(refs) < 2:
+        return group.remedy
+    more = f" and {len(refs) - UNITS_MAX} more: `flyball failures`" if len(refs) > UNITS_MAX else ""
+    return f"Look into them, then `flyball reset` each: {', '.join(refs[:UNITS_MAX])}{more}."
 
 
 def _actions(group: Group, item: Item, how_many: int) -> tuple[Action, ...]:

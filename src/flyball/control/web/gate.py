@@ -8,6 +8,7 @@ no CORS headers at all: no other page reads an answer.
 import hmac
 import ipaddress
 import logging
+import re
 from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
@@ -30,8 +31,8 @@ log = logging.getLogger(__name__)
 
 OPEN: Final = ("/health", "/health/ready", "/login")
 """Paths that need no token."""
-OWN_WAY: Final = ("/login/", "/act/")
-"""Paths below which the address itself says who comes."""
+OWN_WAY: Final = re.compile(r"/login/[^/]+|/act/.*", re.DOTALL)
+"""Paths where the address itself says who comes."""
 SAFE: Final = ("GET", "HEAD")
 CSRF: Final = "x-flyball-csrf"
 TOKEN_MAX: Final = 512
@@ -115,7 +116,7 @@ class Gate:
         try:
             self._check_host(headers)
             path: str = scope["path"]
-            if path not in OPEN and not path.startswith(OWN_WAY):
+            if path not in OPEN and not OWN_WAY.fullmatch(path):
                 scope["flyball.visitor"] = self._visitor(scope, headers)
         except TokensRefused as error:
             self._tell(error)
@@ -184,16 +185,11 @@ class TooManyFailures(CommandError):
         self.headers = {"retry-after": str(max(1, round(wait + 0.5)))}
 
 
-def check_attempts(attempts: Attempts, address: str) -> None:
-    """TooManyFailures if that address has to wait."""
+def fail(attempts: Attempts, address: str) -> None:
+    """An attempt failed: count it, or say that there were too many."""
     wait = attempts.wait(address)
     if wait > 0:
         raise TooManyFailures(wait)
-
-
-def fail(attempts: Attempts, address: str) -> None:
-    """An attempt failed: count it, or say that there were too many."""
-    check_attempts(attempts, address)
     attempts.failed(address)
 
 

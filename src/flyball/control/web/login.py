@@ -16,7 +16,6 @@ from flyball.control.web.gate import (
     Hosts,
     TooManyFailures,
     address_of,
-    check_attempts,
     check_page,
     cookie_name,
     fail,
@@ -70,17 +69,18 @@ class Door:
     async def _by_token(self, request: Request, *, as_json: bool) -> Token | None:
         if "origin" in request.headers or "sec-fetch-site" in request.headers:
             check_page(request.scope, Headers(scope=request.scope))  # nobody logs somebody else in
-        address = address_of(request.scope)
-        check_attempts(self._attempts, address)
         given = (await json_of(request)).get("token") if as_json else _field(await body_of(request))
+        # One that is right lets in whatever others tried: all users of a machine, and all pages that its owner looks
+        # at, come from one address, and must not be able to shut the owner out. None is ever guessed.
         token = self._tokens.of(given.strip()) if isinstance(given, str) else None
         if token is None:
-            fail(self._attempts, address)
+            fail(self._attempts, address_of(request.scope))
         return token
 
     async def _by_link(self, request: Request) -> Response:
         if request.method != "GET":  # what only asks whether it is there does not use it up
             return form.page()
+        check_page(request.scope, Headers(scope=request.scope))  # pictures in pages of others count for nothing
         token = self._logins.use(request.path_params["code"])
         if token is None:
             try:

@@ -27,8 +27,8 @@ export function Spend() {
     };
   }, [spent, live]);
   return html`<${Panel} title="Spend, last 24 h" aside=${seen ? dollars(seen.spent) : null}>
-    ${seen?.points.length > 1
-      ? html`<${Curve} points=${seen.points} limit=${seen.limit} height=${130} />`
+    ${seen?.points.length
+      ? html`<${Curve} points=${seen.points} until=${seen.at} limit=${seen.limit} height=${130} />`
       : html`<p class="nothing">${seen ? "Nothing was spent." : "…"}</p>`}
   <//>`;
 }

@@ -10,12 +10,21 @@ import { useSignal } from "../signal.js";
 import { connection, watchRows } from "../store.js";
 
 const SHOWN = 12;
-const ASKED = 40; // some are not for here: what people asked for is on the page of the audit, its effect is here
+const ASKED = 40; // some are not for here: an exit that holds a unit is followed by a start that is refused for the same
+// What people asked for is on the page of the audit, its effect is here; steps and signs of life are in the journal.
+const KINDS = ["booted", "start", "resume", "exited", "asked", "answered", "held", "released", "acknowledged", "raised", "settled"];
 const EVERY_MS = 2_000;
 const TONES = { hold: "bad", stop: "bad", wait: "busy", finish: "dim" };
 
+/** Whether a start was refused for what the exit before it said already. */
+function isEcho(entry, before) {
+  if (entry.event !== "start" || entry.verb === "proceed") return false;
+  const last = before.findLast((other) => other.unit === entry.unit);
+  return last?.event === "exited" && last.text.endsWith(entry.text.slice(entry.text.indexOf("; ")));
+}
+
 function told(events) {
-  return events.filter((entry) => entry.event !== "ordered").slice(-SHOWN).reverse();
+  return events.filter((entry, place) => !isEcho(entry, events.slice(0, place))).slice(-SHOWN).reverse();
 }
 
 export function Timeline() {
@@ -27,7 +36,7 @@ export function Timeline() {
     const ask = async () => {
       timer = null;
       asked = Date.now();
-      const answer = await look("events", { limit: ASKED }).catch(() => null);
+      const answer = await look("events", { limit: ASKED, kinds: KINDS }).catch(() => null);
       if (answer && !over) setEntries(told(answer.events));
     };
     const soon = () => {

@@ -29,7 +29,7 @@ export function Budgets({ query: { q = "" } }) {
           label="Budgets, nearest to the limit first"
           head=${["of", "meter", "used", "reserved", "limit", "per", raises ? "raise" : ""].filter((name) => name)}
           rows=${budgets.filter((one) => holds(q, one.unit, one.subject, one.meter, one.by)).map((one) => line(one, raises))}
-          empty=${budgets.length ? "No budget fits the filter." : "No budget has been used. `budget` in the settings makes one."}
+          empty=${budgets.length ? "No budget fits the filter." : "Nothing is spent of any budget now. One of each run is here while the run is; `budget` in the settings makes one."}
           left=${left}
         />`}
       <//>

@@ -4,6 +4,8 @@ import { Action } from "../parts/action.js";
 import { Panel } from "../parts/panel.js";
 import { Ago } from "../parts/time.js";
 import { setQuery } from "../router.js";
+import { useSignal } from "../signal.js";
+import { problems, useRow } from "../store.js";
 import { tone } from "../text.js";
 import { Answered, useAsked } from "./asking.js";
 import { Filter, holds } from "./filter.js";
@@ -45,10 +47,19 @@ function line(one) {
         ? html`<span class=${one.last_run.cause === "done" ? "good" : "bad"}>${one.last_run.cause}</span>${" "}
             <${Ago} at=${one.last_run.at} />`
         : "never ran",
-      html`<${Action} verb="trigger" args=${{ rule: one.name }} label="Fire" title=${`Fire ${plain(one.name)}`} />${" "}
-        ${one.held
-          ? html`<${Action} verb="resume" args=${{ units: [one.name] }} label="Resume" />`
-          : html`<${Action} verb="pause" args=${{ units: [one.name] }} label="Pause" destructive=${one.running} />`}`,
+      html`<${Orders} one=${one} />`,
     ],
   };
+}
+
+/** What holds it is let go by what its problem names first: a quarantine is reset, and not resumed. */
+function Orders({ one: { name, held, running } }) {
+  const row = useRow(name);
+  const problem = useSignal(problems).find(({ id }) => id === row?.problem);
+  const [offered] = problem?.actions ?? [];
+  const order = held ? (offered ?? { verb: "resume", args: { units: [name] }, label: "Resume" }) : null;
+  return html`<${Action} verb="trigger" args=${{ rule: name }} label="Fire" title=${`Fire ${plain(name)}`} />${" "}
+    ${order
+      ? html`<${Action} ...${order} units=${[name]} />`
+      : html`<${Action} verb="pause" args=${{ units: [name] }} label="Pause" destructive=${running} />`}`;
 }

@@ -2,13 +2,14 @@
 // not shown: whoever looks for one row filters.
 import { html } from "../lib.js";
 import { counted } from "../text.js";
+import { Long } from "./plain.js";
 
 const ROWS_MAX = 300; // rows in the page: more than anybody reads, few enough to be drawn in a frame
 
 /** `head` names the columns; `rows` are {key, cells, bad?}; `empty` is what is said where there is none; `left`: so many
  * were left out by the daemon. */
 export function Table({ label, head, rows, empty, left = 0 }) {
-  if (rows.length === 0) return html`<p class="nothing">${empty}</p>`;
+  if (rows.length === 0) return html`<p class="nothing"><${Long} text=${empty} /></p>`;
   const more = Math.max(0, rows.length - ROWS_MAX) + left;
   return html`
     <table class="cards" aria-label=${label}>

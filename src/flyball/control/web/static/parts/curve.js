@@ -2,8 +2,9 @@
 import { html, useEffect, useRef } from "../lib.js";
 import { dollars, exact } from "../text.js";
 
-/** `points`: [[at, spent in millionths], …]; `limit` in millionths or null. */
-export function Curve({ points, limit, height = 120, label }) {
+/** `points`: [[at, spent in millionths], …]; `limit` in millionths or null; `until`: nothing was spent after the last of
+ * them till then. */
+export function Curve({ points, limit, until, height = 120, label }) {
   const place = useRef(null);
   useEffect(() => {
     let plot = null;
@@ -12,7 +13,7 @@ export function Curve({ points, limit, height = 120, label }) {
       const { default: UPlot } = await import("../vendor/uplot.js"); // large, and not needed for the first look
       if (over) return;
       plot?.destroy();
-      plot = new UPlot(options(place.current, height), data(points, limit), place.current);
+      plot = new UPlot(options(place.current, height), data(points, limit, until), place.current);
     };
     make();
     const resized = new ResizeObserver(([entry]) => plot?.setSize({ width: entry.contentRect.width, height }));
@@ -36,9 +37,11 @@ function summary(points, limit) {
   return `Spent ${dollars(spent)}${limit ? ` of ${dollars(limit)}` : ""}`;
 }
 
-function data(points, limit) {
-  const at = points.map(([instant]) => instant);
-  return [at, points.map(([, spent]) => spent / 1e6), at.map(() => (limit ? limit / 1e6 : null))];
+function data(points, limit, until) {
+  const last = points.at(-1);
+  const all = last && until > last[0] ? [...points, [until, last[1]]] : points;
+  const at = all.map(([instant]) => instant);
+  return [at, all.map(([, spent]) => spent / 1e6), at.map(() => (limit ? limit / 1e6 : null))];
 }
 
 /** `02:14`; with seconds where the whole curve is of some minutes. */
@@ -64,7 +67,7 @@ function options(element, height) {
     },
     axes: [
       { ...axis, size: 24, values: (plot, ticks) => ticks.map((at) => hour(plot, at)) },
-      { ...axis, size: 52, values: (_, ticks) => ticks.map((amount) => `$${amount}`) },
+      { ...axis, size: 52, values: (_, ticks) => ticks.map((amount) => dollars(amount * 1e6)) },
     ],
     scales: { y: { range: (_, low, high) => [0, Math.max(high, 0.01) * 1.1] } },
     series: [

@@ -4,9 +4,9 @@ import { useSignal } from "../signal.js";
 import { now } from "../store.js";
 import { dollars, exact, length, tone } from "../text.js";
 
-/** Whether a budget is used up. */
+/** Whether a budget is used up. One of each run is gone with the run: then how it ended tells. */
 export function isOver(row) {
-  return row.limit > 0 && row.spent >= row.limit;
+  return row.code === "cost_budget_exceeded" || (row.limit > 0 && row.spent >= row.limit);
 }
 
 /** [text, tone] of a row: `running 3 h`, `cooldown 12 s`, `quarantined`. */

@@ -47,7 +47,7 @@ function Facts({ seen, says, often }) {
     ${seen.until ? html`<span>goes on <${Ago} at=${seen.until} /></span>` : null}
     <span class=${often ? "bad" : ""}>${counted(seen.restarts.last_hour, "restart")} in the window, ${seen.restarts.total} in all</span>
     ${seen.failures_in_a_row ? html`<span class="bad">${counted(seen.failures_in_a_row, "failure")} in a row</span>` : null}
-    ${says ? html`<span>says: <${Name} text=${says} /></span>` : null}
+    ${says && says !== seen.reasons[0]?.text ? html`<span>says: <${Name} text=${says} /></span>` : null}
     ${labels.map(([key, value]) => html`<span class="label" key=${key}>${plain(key)}=<${Name} text=${value} /></span>`)}
   `;
 }
@@ -111,14 +111,15 @@ function same(one, other) {
 export function usualOrders(unit, seen) {
   const [args, runs, rule] = [{ units: [unit] }, seen.running, seen.kind === "rule"];
   const ordered = ["paused", "stopped"].includes(seen.state);
+  const over = seen.state === "finished" && !runs;
   const one = (verb, label, destructive = false, given = args) => ({ verb, args: given, label, destructive });
   return [
     waits(seen) && one("resume", "Resume"),
     rule && seen.state !== "paused" && one("trigger", "Fire", false, { rule: unit }),
-    !seen.held && !ordered && one("pause", "Pause", runs),
-    seen.kind === "unit" && !runs && !seen.held && one("start", "Start"),
+    !seen.held && !ordered && !over && one("pause", "Pause", runs),
+    (seen.kind === "unit" ? !runs && !seen.held : seen.kind === "session" && over) && one("start", "Start"),
     seen.kind === "unit" && runs && one("restart", "Restart", true),
-    (runs || (!seen.held && !ordered)) && one("stop", "Stop", runs),
+    (runs || (!seen.held && !ordered && !over)) && one("stop", "Stop", runs),
     runs && one("kill", "Kill", true),
   ].filter(Boolean);
 }

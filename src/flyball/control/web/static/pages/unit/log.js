@@ -42,7 +42,7 @@ export function Log({ unit }) {
       />
       <label><input type="checkbox" checked=${follow} onChange=${() => setFollow(!follow)} /> follow</label>
       <span class="dim" aria-live="polite">
-        ${sought ? `${found.length} of ${counted(lines.length, "line")}` : `last ${counted(lines.length, "line")}`}
+        ${answer.lines === null ? "" : sought ? `${found.length} of ${counted(lines.length, "line")}` : `last ${counted(lines.length, "line")}`}
       </span>
     </div>
     ${answer.error ? html`<p class="error">${answer.error.message}</p>` : ""}

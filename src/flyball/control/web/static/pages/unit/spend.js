@@ -8,18 +8,18 @@ import { Answered, useAsked } from "../asking.js";
 
 const HOURS = 24;
 
-export function Spend({ unit, running }) {
+export function Spend({ unit, running, over }) {
   const spend = useAsked("spend", { unit, hours: HOURS }, unit);
   const data = spend.data;
   const aside = data ? `${dollars(data.spent)}${data.limit ? ` of ${dollars(data.limit)}` : ""}` : "";
   return html`<${Panel} title=${`Spend, last ${HOURS} h`} aside=${aside}>
     <${Answered} answer=${spend}>
-      ${({ points, limit }) =>
+      ${({ points, limit, at }) =>
         points.length === 0
           ? html`<p class="nothing">It spent nothing.</p>`
-          : html`<${Curve} points=${points} limit=${limit} height=${140} />`}
+          : html`<${Curve} points=${points} until=${at} limit=${limit} height=${140} />`}
     <//>
-    ${data?.limit && (running || data.by !== "run") // what a run may spend ends with it
+    ${data?.limit && (running || (data.by !== "run" && !over)) // what a run may spend ends with it
       ? html`<div class="buttons">
           <${Action} verb="raise" args=${{ unit, more: "1.00", resume: true }} label="Raise by $1 and resume" />
         </div>`

@@ -48,7 +48,7 @@ export function Unit({ parts: [name = ""] }) {
         <//>
       </div>
       <div class="column">
-        <${Spend} unit=${unit} running=${told?.unit.running} />
+        <${Spend} unit=${unit} running=${told?.unit.running} over=${told?.unit.state === "finished"} />
         <${Panel}
           title="Timeline"
           aside=${html`<a href=${href("journal", { unit })}>all of it</a>`}
