@@ -89,6 +89,7 @@ class Daemon:
         """From the first look at the store to the last unit's end; the exit code."""
         self._loop = asyncio.get_running_loop()
         spawn.seal()
+        spawn.withhold(self._plan.withheld)
         self._governor = await asyncio.to_thread(app.open_planned, self._plan, self._env)
         self._fleet = Fleet(self._plan, self._governor, self._folder, self._guard)
         self._plane = Plane(
@@ -334,6 +335,7 @@ class Daemon:
                 log.warning("%s", text)
                 self._complaint = f"{text[:1].upper()}{text[1:]}."
                 raise CommandError("not_rules_alone", text, remedy="Apply it: `flyball reload`.")
+            spawn.withhold(plan.withheld)
             changes = await self._fleet.change(plan)
             if self._rules is not None:
                 changes = changes.and_those(await self._rules.change(plan))

@@ -15,7 +15,7 @@ from flyball.config.names import canonical, spelled
 from flyball.config.problems import in_order, validated, wrong_values
 from flyball.config.settings import Settings
 from flyball.config.toml_text import read_toml
-from flyball.config.variables import absolute, filled_in
+from flyball.config.variables import absolute, filled_in, withheld
 from flyball.config.yaml_text import read_yaml
 from flyball.errors import SettingsError
 
@@ -73,12 +73,13 @@ def _load(path: Path | None, env: Mapping[str, str], cwd: Path) -> Settings:
     below = _layer(lambda: _read_all(file, origin, problems) if file else NOTHING, problems)
     over = _layer(lambda: _read_environment(env, problems), problems)
     problems += _hidden(below, over)
-    given = filled_in(below.under(over), env, origin, lacking)
+    bare = below.under(over)
+    given = filled_in(bare, env, origin, lacking)
     settings, wrong = validated(given, origin)
     problems += wrong
     if settings is None or problems:
         raise SettingsError(in_order(problems))
-    return settings.born_of(given, origin, notes, in_order(lacking))
+    return settings.born_of(given, origin, notes, in_order(lacking), withheld(bare, env))
 
 
 def _layer(read: Callable[[], Given], problems: list[str]) -> Given:

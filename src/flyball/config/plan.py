@@ -71,6 +71,8 @@ class Plan:
     """The file that it was read from; empty if there was none."""
     telegram: Telegram | None = None
     """The bot; None: there is none."""
+    withheld: tuple[str, ...] = ()
+    """Variables that units do not inherit."""
 
     def encode(self) -> bytes:
         """As bytes for another process of the same flyball. What is shared stays so."""

@@ -76,6 +76,7 @@ def read_plan(config: Path | None, env: Mapping[str, str]) -> tuple[Plan, Sequen
         traces=settings.traces.exporter,
         source=settings.source,
         telegram=settings.telegram.plan(),
+        withheld=settings.withheld,
     )
     return plan, settings.warnings()
 

@@ -520,6 +520,7 @@ class Settings(Section):
     _given: Given = PrivateAttr(default=NOTHING)
     _notes: tuple[str, ...] = PrivateAttr(default=())
     _lacking: tuple[str, ...] = PrivateAttr(default=())
+    _withheld: tuple[str, ...] = PrivateAttr(default=())
     _origin: Origin = PrivateAttr(default_factory=lambda: Origin(None, Path()))
 
     @model_validator(mode="after")
@@ -541,17 +542,29 @@ class Settings(Section):
         object.__setattr__(self, "rules", rules)
         return self
 
-    def born_of(self, given: Given, origin: Origin, notes: Sequence[str], lacking: Sequence[str] = ()) -> Self:
-        """These settings, which now know where each of them came from, what there was to say about that, and what units
-        and rules take from outside that is not there."""
+    def born_of(
+        self,
+        given: Given,
+        origin: Origin,
+        notes: Sequence[str],
+        lacking: Sequence[str] = (),
+        withheld: Sequence[str] = (),
+    ) -> Self:
+        """These settings, which now know where each of them came from, what there was to say about that, what units and
+        rules take from outside that is not there, and what is not for them."""
         self._given, self._origin = given, origin
-        self._notes, self._lacking = tuple(notes), tuple(lacking)
+        self._notes, self._lacking, self._withheld = tuple(notes), tuple(lacking), tuple(withheld)
         return self
 
     @property
     def lacking(self) -> tuple[str, ...]:
         """What units and rules name and is not there, variables and files: without it, nothing should be run."""
         return self._lacking
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """Variables that units do not inherit: they tell how people are reached."""
+        return self._withheld
 
     @property
     def source(self) -> str:

@@ -20,6 +20,10 @@ SECRET: Final = frozenset({"env", "headers", "secret", "token", "password", "url
 """Keys whose values are never shown."""
 IN_FILES: Final = ("token", "secret", "password", "urls")
 """Keys of a channel of alerts that a file may hold, which is named by the key with `_file`."""
+TO_PEOPLE: Final = ("FLYBALL_ALERTS__", "FLYBALL_TELEGRAM__")
+"""What variables begin with that are settings of how people are told."""
+COMMON: Final = frozenset({"HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER"})
+"""Variables that are no secret, wherever they are used."""
 FILE_MAX: Final = 256 * 1024
 """Bytes of a file of variables. All variables of a process have to fit into 2 MiB."""
 _NAME: Final = re.compile(r"\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -50,6 +54,22 @@ def filled_in(given: Given, env: Mapping[str, str], origin: Origin, lacking: lis
         alerts = given.value["alerts"]
         filled["alerts"] = alerts._replace(value={**alerts.value, "channels": channels._replace(value=each)})
     return given._replace(value={**given.value, **filled}) if filled else given
+
+
+def withheld(given: Given, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Variables that tell how people are reached, and so are not for the units: whoever has them could speak to people
+    as we do. `given` is what was not filled in yet."""
+    channels = given.find(("alerts", "channels"))
+    each = channels.value.values() if channels is not None and isinstance(channels.value, dict) else ()
+    names: set[str] = set()
+    for section in (given.find(("telegram",)), *each):
+        if section is not None and isinstance(section.value, dict):
+            secrets = [value for key, value in section.value.items() if key in SECRET]
+            texts = [text for one in secrets for text in (one.value if isinstance(one.value, list) else [one])]
+            found = [_NAME.finditer(text.value) for text in texts if isinstance(text.value, str)]
+            names |= {name[2] for one in found for name in one if not name[1]}
+    names |= {name for name in env if name.startswith(TO_PEOPLE)}
+    return tuple(sorted(names - COMMON))
 
 
 def _channel(name: str, channel: Given, env: Mapping[str, str], folder: Path, lacking: list[str]) -> Given:

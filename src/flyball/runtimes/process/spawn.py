@@ -13,7 +13,7 @@ import pwd
 import resource
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -166,6 +166,14 @@ def inherited() -> Mapping[str, str]:
     """The supervisor's environment as it was at the first start: reading it each time takes longer than all the rest
     that is done here."""
     return {name: value for name, value in os.environ.items() if name not in NOT_PASSED_ON}
+
+
+def withhold(names: Iterable[str]) -> None:
+    """Variables that whatever is started from now on does not inherit. A unit that needs one is given it by its
+    own settings."""
+    for name in names:
+        os.environ.pop(name, None)
+    inherited.cache_clear()
 
 
 def environment(unit: Unit, identity: Identity = NOBODY_ELSE) -> dict[str, str]:
