@@ -240,7 +240,7 @@ class Daemon:
 
     async def _reloaded(self, _who: str, _args: Args) -> dict[str, Any]:
         changes = await self._reload()
-        return {**changes._asdict(), "effect": _summary(changes)}
+        return {**changes._asdict(), "later": self._plane.later, "effect": _summary(changes)}
 
     async def _forget(self, who: str, args: Args) -> dict[str, Any]:
         rule = self._known_rule(args)

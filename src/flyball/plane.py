@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 WATCHER: Final = Caller("", "board", Right.LOOK)
 """Whoever watches: not to be told from each other, and nothing is ordered by watching."""
 
+LATER: Final = "the settings of `http` changed; they hold when the daemon is started anew"
 Own = Callable[[str, Args], Awaitable[dict[str, Any]]]
 """Carries out a verb that only a daemon can: who asks, and its arguments."""
 
@@ -60,6 +61,7 @@ class Plane:
         store_trouble: Callable[[], str],
     ) -> None:
         self._governor, self._plan, self._folder = governor, plan, folder
+        self._begun_with: Final = plan.http
         self._ask, self._context, self._store_trouble = ask, context, store_trouble
         self._loop = asyncio.get_running_loop()
         past = Past()
@@ -75,6 +77,8 @@ class Plane:
         """None: they are off, both."""
         self._alerts: AlertService | None = None
         """None: there is no channel to tell anybody by."""
+        self._listens_to = ""
+        """The token of the bot whose buttons alerts may have."""
         self._telegram: TelegramBot | None = None
         self._tracer: Tracer | None = None
 
@@ -92,8 +96,10 @@ class Plane:
             self._web.ready()
 
     async def change(self, plan: Plan) -> None:
-        """Other settings."""
+        """Other settings. Those of the page are read at the start alone."""
         self._plan = plan
+        if self.later:
+            log.warning("%s", self.later)
         await self._use_telegram(plan.telegram)
         await self._use_alerts(plan)
         if self._metrics is not None:
@@ -115,6 +121,11 @@ class Plane:
     @property
     def trouble(self) -> str:
         return self._telegram.trouble if self._telegram is not None else ""
+
+    @property
+    def later(self) -> str:
+        """What changed in the settings and does not hold yet."""
+        return LATER if self._plan.http != self._begun_with else ""
 
     def problems(self) -> Sequence[Problem] | None:
         """Those of the board, unless it has more than it lists."""
@@ -244,15 +255,15 @@ class Plane:
     async def _use_alerts(self, plan: Plan) -> None:
         """Let people be told as these settings want it."""
         settings = plan.alerts
-        if self._alerts is not None and self._alerts.settings != settings:
+        token = plan.telegram.token if plan.telegram is not None else ""
+        if self._alerts is not None and (self._alerts.settings, self._listens_to) != (settings, token):
             await self._alerts.stop()
             self._alerts = None
+        self._listens_to = token
         if not settings.channels:
             await asyncio.to_thread(forget, self._governor)
         elif self._alerts is None:
             from flyball.control.alerts.opening import open_service  # noqa: PLC0415 - in memory only where it is used
 
-            bot = plan.telegram
-            token = bot.token if bot is not None else ""
             self._alerts = open_service(self._governor, settings, self._folder, bot=token)
             await self._alerts.start()

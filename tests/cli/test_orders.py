@@ -275,5 +275,7 @@ def test_a_daemon_that_is_silent(
         monkeypatch.setattr("flyball.control.client.Client.ask.__kwdefaults__", {"timeout": 0.05})
         assert main(["status"]) == 0
         assert "this is what the store says" in capsys.readouterr().err
+        assert main(["status", "--check"]) == 2, "nobody can tell"
+        capsys.readouterr()
         assert main(["pause", "halted-one"]) == 2
         assert "did not answer" in capsys.readouterr().err

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from flyball.cli import main
 from flyball.core.event import Held
 from flyball.core.time import HOUR, MINUTE, SECOND
+from tests.cli.running import FLYBALL, Place, Screen
 from tests.cli.state import alone, ended, scene, spawn
 
 WORDS = ("healthy", "degraded", "cooling", "quarantined", "halted", "paused", "finished", "stopped")
@@ -65,7 +67,7 @@ def test_the_shape_for_scripts(states: Path, capsys: pytest.CaptureFixture[str])
         made.start("v")
     assert main(["status", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert set(said) == {"fleet", "trouble", "units"}
+    assert set(said) == {"fleet", "problems", "trouble", "units"}
     fleet = {"state", "held", "reasons", "breaker", "breakers", "storm", "units", "running", "counts", "orders", "at"}
     assert set(said["fleet"]) == fleet
     unit = {"name", "state", "held", "running", "since", "until", "reasons", "restarts", "failures_in_a_row"}
@@ -102,6 +104,33 @@ def test_check(states: Path) -> None:
         assert main(["status", "--check", "fine"]) == 0
         made.governor.submit(Held(scope="fleet"))
         assert main(["status", "--check", "fine"]) == 1
+
+
+def test_check_of_what_failed(states: Path) -> None:
+    """A unit that failed and is not started again needs a person, though nothing holds it; also if somebody has seen
+    it."""
+    Path("flyball.yaml").write_text("units: {web: {command: [sleep, '1'], restart: never}}\n")
+    with scene(states) as made:
+        made.at(HOUR)
+        made.fail("web")
+    assert main(["status", "--check"]) == 1
+    assert main(["ack", "web"]) == 0
+    assert main(["status", "--check", "--json"]) == 1
+
+
+def test_check_that_cannot_tell(states: Path) -> None:
+    """Whoever cannot tell exits 2: settings that are wrong, a store that is damaged, a unit that is not there."""
+    with scene(states) as made:
+        made.start("fine")
+    assert main(["status", "--check", "other"]) == 2
+    Path("flyball.yaml").write_text("quarentine: {}\n")
+    assert main(["status", "--check"]) == 2
+    Path("flyball.yaml").unlink()
+    assert main(["status", "--check"]) == 0
+    for file in states.glob("state.db*"):
+        file.unlink()
+    (states / "state.db").write_bytes(b"not a database" * 100)
+    assert main(["status", "--check"]) == 2
 
 
 def test_units_of_the_settings(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,29 +189,157 @@ def test_colours_on_a_terminal(states: Path) -> None:
         made.quarantine("u")
     shown = _on_a_terminal("status")
     assert "\x1b[31m" in shown
-    assert all(len(line) <= 70 + len("\x1b[31m\x1b[0m") for line in shown.splitlines())
+    assert all(len(click.unstyle(line)) <= 70 for line in shown.splitlines())
     assert "\x1b" not in _on_a_terminal("status", NO_COLOR="1")
+    assert "\x1b" not in _on_a_terminal("status", "--color", "never")
+
+
+def test_colours_where_there_is_no_terminal(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Elsewhere there are none, unless somebody wants them."""
+    with scene(states) as made:
+        made.quarantine("u")
+    assert main(["status"]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+    assert main(["status", "--color", "always"]) == 0
+    assert "\x1b[31m" in capsys.readouterr().out
+
+
+def test_what_needs_a_person_comes_first(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What needs a person is above the table, with its reason and the command to type; what somebody has seen is only
+    counted."""
+    with scene(states) as made:
+        made.everything()
+    assert main(["status"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.index("Needs you (2):") < shown.index("UNIT ")
+    assert "    6 failures of exit 3 (abcdef01)" in shown
+    for command in (["reset", "abcdef01"], ["resume", "halted-one"]):
+        assert f"    $ flyball {' '.join(command)}\n" in shown
+    assert main(["ack", "quarantined-one"]) == 0
+    capsys.readouterr()
+    assert main(["status"]) == 0
+    shown = capsys.readouterr().out
+    assert "Needs you (1):" in shown
+    assert "And 1 that somebody has seen: `flyball problems`." in shown
+
+
+def test_the_command_that_is_shown_puts_it_right(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is shown can be typed as it is."""
+    with scene(states) as made:
+        made.everything()
+        made.at(0)
+    assert main(["status"]) == 0
+    typed = [line.split("$ flyball ")[1] for line in capsys.readouterr().out.splitlines() if "$ flyball " in line]
+    assert [main(line.split()) for line in typed] == [0, 0]
+    capsys.readouterr()
+    assert main(["status"]) == 0
+    assert "Needs you" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["*ed-one"], {"degraded-one", "finished-one", "halted-one", "paused-one", "quarantined-one", "stopped-one"}),
+        (["h*", "paused-one"], {"healthy-one", "halted-one", "paused-one"}),
+        (["--state", "halted", "--state", "cooling"], {"halted-one", "cooling-one"}),
+        (["h*", "--state", "halted"], {"halted-one"}),
+        (["--state", "failed"], set()),
+    ],
+)
+def test_patterns_and_states(
+    states: Path, arguments: list[str], names: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only units of these names, and only those that are this; their problems, and no others."""
+    with scene(states) as made:
+        made.everything()
+    assert main(["status", "--json", *arguments]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert {unit["name"] for unit in said["units"]} == names
+    assert {problem["unit"] for problem in said["problems"]} == names & {"quarantined-one", "halted-one"}
+    assert main(["status", *arguments]) == 0
+    assert ("No unit is failed." in capsys.readouterr().out) is (not names)
+
+
+def test_a_pattern_that_matches_nothing(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is an error, as an unknown unit is."""
+    with scene(states) as made:
+        made.start("web")
+    assert main(["status", "wbe*"]) == 2
+    assert "no unit 'wbe*'" in capsys.readouterr().err
+
+
+def test_a_unit_that_restarts_often_stands_out(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """S3-36: Its restarts are marked, and coloured where there are colours."""
+    with scene(states) as made:
+        made.at(HOUR // 2)
+        for number in range(7):
+            made.clock.move(2 * MINUTE)
+            made.start("web", again=number > 0)
+            made.clock.move(SECOND)
+            made.exit("web", fingerprint=f"{number:016x}")
+        made.start("calm")
+    assert main(["status", "--color", "always"]) == 0
+    web, calm = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("web", "calm"))][::-1]
+    assert "/h\x1b[33m\x1b[1m (often)" in web
+    assert "often" not in calm
 
 
 def test_watch(states: Path) -> None:
-    """--watch prints it again until it is ended."""
+    """Where there is no terminal, --watch prints a block for each change, and none for ages alone."""
     with scene(states) as made:
         made.at(0)
         made.start("u")
-        process = spawn("status", "--watch")
+        process = spawn("status", "--watch", "--every", "100ms")
         assert process.stdout is not None
         try:
-            seen = [next(line for line in process.stdout if line.startswith("u ")) for _ in range(2)]
+            assert "healthy (running)" in next(line for line in process.stdout if line.startswith("u "))
+            made.governor.submit(Held(unit="v", by="ann"))
+            block = [next(process.stdout) for _ in range(6)]
         finally:
             ended(process)
-    assert all("healthy (running)" in line for line in seen)
+    assert [line.split()[:1] for line in block] == [[], ["Fleet"], [], ["UNIT"], ["u"], ["v"]]
 
 
-@pytest.mark.parametrize("more", ["--json", "--check"])
-def test_watch_alone(states: Path, more: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """--watch has no end, so it goes with neither --json nor --check."""
-    assert main(["status", "--watch", more]) == 2
+def test_watch_as_json(states: Path) -> None:
+    """For scripts: one object a line, for each change."""
+    with scene(states) as made:
+        made.at(0)
+        made.start("u")
+        process = spawn("status", "--watch", "--json", "--every", "100ms")
+        assert process.stdout is not None
+        try:
+            first = json.loads(process.stdout.readline())
+            made.governor.submit(Held(unit="v", by="ann"))
+            second = json.loads(process.stdout.readline())
+        finally:
+            ended(process)
+    assert [[unit["name"] for unit in said["units"]] for said in (first, second)] == [["u"], ["u", "v"]]
+
+
+@pytest.mark.parametrize("command", ["status", "why"])
+def test_watch_on_a_terminal(tmp_path: Path, command: str) -> None:
+    """On a terminal it is drawn in place, on a screen of its own; Ctrl-C leaves the terminal as it was."""
+    place = Place(tmp_path)
+    with scene(place.state) as made:
+        made.at(0)
+        made.start("u")
+        words = [command, *(["u"] if command == "why" else []), "--watch", "--every", "100ms"]
+        with Screen(place, *words, command=FLYBALL) as screen:
+            screen.shows(r"\x1b\[\?1049h")
+            screen.shows("healthy")
+            made.governor.submit(Held(unit="u", by="ann"))
+            screen.shows("paused by ann")
+            screen.type("\x03")
+            screen.shows(r"\x1b\[\?25h\x1b\[\?1049l")
+            assert screen.code() == 130
+
+
+def test_watch_alone(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--watch has no end, so it has no exit code to check."""
+    assert main(["status", "--watch", "--check"]) == 2
     assert "--watch goes on for ever" in capsys.readouterr().err
+    assert main(["status", "--every", "1ms"]) == 2
+    assert "is not between 0.1 s and 60 min" in capsys.readouterr().err
 
 
 def test_a_damaged_store(states: Path, capsys: pytest.CaptureFixture[str]) -> None:

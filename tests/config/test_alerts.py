@@ -125,6 +125,25 @@ def test_variables(tmp_path: Path) -> None:
         read(tmp_path, alerts, {"CHAT": "5"})
 
 
+def test_variables_that_units_do_not_inherit(tmp_path: Path) -> None:
+    """Those that secrets of channels and of the bot are made of, and settings of them; what a unit names itself, and
+    what everybody has, is not among them."""
+    channels = {
+        "p": {"type": "telegram", "token": "${CHAT_TOKEN}", "chats": ["${CHAT}"]},
+        "s": {"type": "webhook", "url": "https://${HOSTNAME}/${HOOK}?x=$${NOT}", "secret": "${SIGN}"},
+        "a": {"type": "apprise", "urls": ["slack://${SLACK}", "json://x"]},
+    }
+    unit = {"command": "x", "env": {"KEY": "${KEY}"}}
+    bot = {"token": "${BOT}", "users": [{"id": 1}]}
+    file = tmp_path / "flyball.yaml"
+    file.write_text(yaml.safe_dump({"units": {"a": unit}, "telegram": bot, "alerts": {"channels": channels}}))
+    names = ("CHAT_TOKEN", "CHAT", "HOSTNAME", "HOOK", "SIGN", "SLACK", "KEY", "FLYBALL_STATE_DIR")
+    env = {**dict.fromkeys(names, SECRET), "BOT": f"1:{'x' * 35}", "FLYBALL_ALERTS__BUDGET_NEAR": "0.5"}
+    plan, _ = read_plan(file, env)
+    assert plan.withheld == ("BOT", "CHAT_TOKEN", "FLYBALL_ALERTS__BUDGET_NEAR", "HOOK", "SIGN", "SLACK")
+    assert plan.units[0].env == {"KEY": SECRET}
+
+
 @pytest.mark.parametrize("key", ["token", "secret", "password", "urls"])
 def test_files(tmp_path: Path, key: str) -> None:
     """A secret may stand in a file beside the settings; it is told if that cannot be read, and if both are given."""

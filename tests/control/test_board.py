@@ -126,6 +126,16 @@ def test_often(scene: Scene, board: Board) -> None:
     assert {row.name: row.often for row in board.rows()} == {"a": True, "b": False}
 
 
+def test_over_the_budget_of_a_run(board: Board, scene: Scene) -> None:
+    """A unit that ended for want of money is over its budget, also where that budget is gone with its run."""
+    scene.start("a")
+    scene.exit("a", Cause.STOPPED, error="cost_budget_exceeded", policy="budget")
+    scene.start("b")
+    board.refresh()
+    assert {row.name: (row.code, row.limit) for row in board.rows()} == {"a": ("cost_budget_exceeded", 0), "b": ("", 0)}
+    assert msgspec.json.decode(board.frame())["totals"]["over_budget"] == 1
+
+
 def test_money_of_today(scene: Scene, board: Board) -> None:
     """What was spent since midnight is counted, also what was before the board; the next day begins with nothing."""
     scene.clock.set(scene.clock.now() // DAY * DAY + HOUR)

@@ -117,6 +117,18 @@ def test_timeline(scene: Scene) -> None:
     assert [one["seq"] for one in told] == sorted(one["seq"] for one in told)
 
 
+def test_a_start_that_is_refused_for_what_the_exit_said(scene: Scene) -> None:
+    """It says nothing new, and has no line; the policy that decided is named, not the first that had a reason. A start
+    that is refused for something else has one."""
+    scene.quarantine("web", KIND)
+    scene.start("web", again=True)
+    last = history(scene)["timeline"][-1]
+    assert (last["text"].partition(":")[0], last["by"]) == ("exited", "quarantine")
+    answer(scene.context(), "pause", {"units": ["web"]})
+    scene.start("web", again=True)
+    assert history(scene)["timeline"][-1]["text"].startswith("asked to start")
+
+
 def test_bounds(scene: Scene) -> None:
     """The newest so many; and what cannot be is an error."""
     scene.flap("web", 6)

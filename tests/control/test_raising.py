@@ -174,7 +174,7 @@ def test_not_its_own_budget_holds_it_back(scene: Scene) -> None:
     [problem] = answer(scene.context(), "problems", {})["problems"]
     [action] = problem["actions"]
     assert (action["args"], action["destructive"]) == ({"user": "ann", "more": "1.00", "resume": True}, True)
-    assert action["label"] == "Raise that of the user by 1.00 USD and resume"
+    assert action["label"] == "Raise the user’s budget by 1.00 USD and resume"
     assert answer(scene.context(), action["verb"], action["args"])["resumed"] == ["thesis"]
     assert answer(scene.context(), "problems", {})["problems"] == []
     assert begins_by_itself(piece)

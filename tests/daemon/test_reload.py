@@ -54,6 +54,20 @@ def test_reload_of_what_is_no_unit(site: Site) -> None:
     assert after["until"] - before["until"] == 3000
 
 
+def test_reload_of_what_is_read_at_the_start(site: Site) -> None:
+    """Where the page is does not change while the daemon runs; that is said as long as it holds, and not after it was
+    put back."""
+    del site.env["FLYBALL_HTTP__LISTEN"]
+    site.write({"a": SLEEPS}, http={"listen": "off"})
+    site.flyball("up", "-d")
+    site.write({"a": SLEEPS}, http={"listen": "127.0.0.1:0"})
+    assert "`http` changed" in site.flyball("reload").stderr
+    assert "`http` changed" in site.log()
+    assert not (site.state / "http.json").exists()
+    site.write({"a": SLEEPS}, http={"listen": "off"})
+    assert site.ask("reload")["later"] == ""
+
+
 def test_commands_during_a_reload(site: Site) -> None:
     """While a unit takes its time to end, commands are answered, and an order to kill it is obeyed at once."""
     stubborn = {"command": ["sh", "-c", "trap 'touch told' TERM; echo up > up; while :; do sleep 0.02; done"]}

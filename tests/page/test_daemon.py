@@ -183,6 +183,19 @@ def test_log_out(enter: Callable[..., Visit], site: LiveSite, size: str) -> None
     expect(seen.page.locator(".unit-row")).to_have_count(0)
 
 
+def test_log_in(visit: Visitor, site: LiveSite, size: str) -> None:
+    """Who types a wrong token is told, and asked again; with a right one the page is there."""
+    seen = visit(site.login()[0], None, SIZES[size])
+    seen.expected = ("401",)
+    page = seen.page
+    page.goto(seen.address)
+    for token in ("flyball_wrong", site.flyball("token", "show", "admin").stdout.strip()):
+        expect(page.get_by_role("alert")).to_have_count(int(token != "flyball_wrong"))
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Log in").click()
+    expect(page.locator(".unit-row").first).to_be_visible()
+
+
 def test_end(visit: Visitor, site: LiveSite) -> None:
     """Pause all ends what runs, after asking with the count; Resume the fleet lets it go on. When the daemon is killed,
     the page says so and offers nothing; when there is one again, the page is live again."""

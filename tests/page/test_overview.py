@@ -2,6 +2,7 @@
 of the server. That the daemon then does it is tested in test_daemon.py."""
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -226,7 +227,7 @@ def test_filter(visit: Visitor, site: str) -> None:
         assert units(page) == found, text
     expect(page.get_by_text("No unit is like that")).to_be_visible()
     box.fill("user:bob")
-    assert "q=user%3Abob" in page.url
+    expect(page).to_have_url(re.compile("q=user%3Abob"))
     page.reload()
     expect(page.locator(".unit-row")).to_have_count(1)
     expect(box).to_have_value("user:bob")
@@ -253,7 +254,7 @@ def test_sort(visit: Visitor, site: str, column: str) -> None:
     heading.get_by_role("button").click()
     expect(heading).to_have_attribute("aria-sort", "descending")
     assert units(page) == SORTS[column][::-1]
-    assert f"sort=-{column}" in page.url
+    expect(page).to_have_url(re.compile(f"sort=-{column}"))
 
 
 def test_keyboard(visit: Visitor, site: str, fake: FakeServer) -> None:

@@ -97,3 +97,26 @@ def test_a_store_that_fails_for_a_moment(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(SqliteStore, "entries", fails_once)
     assert listen(tmp_path, Held(unit="x")) == 1
     assert failed
+
+
+def test_change_is_not_kept_waiting_by_a_late_look(tmp_path: Path) -> None:
+    """The looks at a change come later and later. Another change in between is looked at soon, all the same."""
+    own, other = SqliteStore(tmp_path / "state.db"), SqliteStore(tmp_path / "state.db")
+    governor = Governor(Settings().policies(), other)
+
+    async def run() -> None:
+        rang = asyncio.Event()
+        bell = Doorbell(own, tmp_path / "state.db-wal", rang.set)
+        bell._timer = asyncio.get_running_loop().call_later(1_000 * WAIT_MAX, bell._look)
+        try:
+            await asyncio.to_thread(governor.submit, Held(unit="x"))
+            await asyncio.wait_for(rang.wait(), WAIT_MAX)
+        finally:
+            bell.close()
+
+    try:
+        governor.submit(Held(unit="before"))
+        asyncio.run(run())
+    finally:
+        own.close()
+        other.close()

@@ -46,7 +46,13 @@ Exit codes of --check:
 
 @click.command(epilog=EXAMPLES)
 @click.argument("units", metavar="[UNIT]...", nargs=-1, shell_complete=unit_names)
-@click.option("--state", "states", multiple=True, type=click.Choice([*Word]), help="Only units that are this.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice([word.value for word in Word]),
+    help="Only units that are this.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; with --watch one object a line, for each change.")
 @click.option("--check", is_flag=True, help="Exit 1 if something of this needs a person, 2 if nobody can tell.")
 @watch_option

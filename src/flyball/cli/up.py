@@ -1,5 +1,6 @@
 """`flyball up`, `flyball down` and `flyball reload`: the daemon, from outside."""
 
+import json
 import os
 import select
 import subprocess
@@ -72,7 +73,7 @@ def up(detach: bool, config: Path | None, http: str | None) -> int:
     ended with it, except those with `on_supervisor_death: keep`.
     """
     if http is not None:
-        os.environ[LISTEN] = http  # so it stays over a reload
+        os.environ[LISTEN] = json.dumps(http)  # so it stays over a reload; in quotes, for [::1] is a list
     plan, warnings = read_plan(config, os.environ)
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -214,4 +215,6 @@ def reload() -> int:
         for name in changes[word]:
             click.echo(f"{word}: {name}")
     click.echo(f"unchanged: {changes['unchanged']}")
+    if changes["later"]:
+        click.echo(f"warning: {changes['later']}", err=True)
     return FINE

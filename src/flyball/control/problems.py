@@ -206,7 +206,7 @@ def _actions(view: UnitView, code: str, fingerprint: str) -> tuple[Action, ...]:
     whose = _whose_money(view) if code == OVER_BUDGET else None
     if whose is not None:
         more, shared = amount_text(MONEY, 1_000_000), "unit" not in whose
-        label = f"Raise {'that of the ' + next(iter(whose)) + ' ' if shared else ''}by {more} and resume"
+        label = f"Raise {'the ' + next(iter(whose)) + '’s budget ' if shared else ''}by {more} and resume"
         return (
             Action(verb="raise", args={**whose, "more": RAISE_BY, "resume": True}, label=label, destructive=shared),
         )
@@ -216,9 +216,9 @@ def _actions(view: UnitView, code: str, fingerprint: str) -> tuple[Action, ...]:
 
 
 def _whose_money(view: UnitView) -> dict[str, Any] | None:
-    """Whose budget is to be raised: that which is used up most, its own or one that it shares."""
-    budget = nearest(view.budgets)
-    match budget.by if budget is not None else "":
+    """Whose budget is to be raised: that which says so, its own or one that it shares. None: what a run may spend was
+    spent, and the next run has its own."""
+    match next((reason.by for reason in view.reasons if reason.code == OVER_BUDGET), ""):
         case "unit" | "run":
             return {"unit": view.name}
         case "user" if view.labels.get("user"):

@@ -65,8 +65,12 @@ class Doorbell:
         with contextlib.suppress(BlockingIOError):
             os.read(self._watch, CHUNK)
         self._looks = 0
+        soon = self._loop.time() + SETTLES
+        if self._timer is not None and self._timer.when() > soon:  # a late look at an earlier change
+            self._timer.cancel()
+            self._timer = None
         if self._timer is None:
-            self._timer = self._loop.call_later(SETTLES, self._look)
+            self._timer = self._loop.call_at(soon, self._look)
 
     def _look_again(self) -> None:
         stamp = self._look_at_file()

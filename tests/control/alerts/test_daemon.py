@@ -158,3 +158,30 @@ def test_reload(site: Site, phone: Phone) -> None:
     site.flyball("reload")
     assert "phone: sent" in site.flyball("alerts", "test").stdout
     site.down()
+
+
+@pytest.mark.slow
+def test_secrets_are_not_for_units(site: Site, phone: Phone) -> None:
+    """No process of a unit has what people are reached with, neither from the start nor when a reload brings it; the
+    daemon has it still."""
+    site.env |= {"PHONE_TOKEN": "t0ken-of-the-phone", "SIGN": "s3cret-of-the-webhook"}
+    channel = {"type": "ntfy", "url": phone.url, "topic": "t0p1c", "token": "${PHONE_TOKEN}"}
+    calm = {"command": ["sleep", "1000"]}
+    site.write({"first": calm}, alerts={"channels": {"phone": channel}})
+    site.flyball("up", "-d")
+
+    def environ(unit: str) -> bytes:
+        return b"".join(Path(f"/proc/{pid}/environ").read_bytes() for pid in site.all_up(unit)[unit])
+
+    assert b"t0ken" not in environ("first")
+    assert b"s3cret" in environ("first")
+    hook = {"type": "webhook", "url": phone.url, "secret": "${SIGN}"}
+    site.write({"second": {**calm, "env": {"OWN": "1"}}}, alerts={"channels": {"phone": channel, "hook": hook}})
+    site.flyball("reload")
+    found = environ("second")
+    assert b"OWN=1" in found
+    assert b"t0ken" not in found
+    assert b"s3cret" not in found
+    site.ask("test_alert")
+    until(lambda: phone.got, "a message with the token")
+    site.down()

@@ -54,6 +54,21 @@ def test_one_message_instead_of_fifty() -> None:
     play(work)
 
 
+def test_what_to_reset() -> None:
+    """The same error has another fingerprint in each unit: of two the message names both, of one that one."""
+
+    async def work(site: Site) -> None:
+        site.quarantine("shop")
+        await site.passes(5 * SECOND)
+        site.quarantine("bank")
+        await site.passes(20 * SECOND)
+        alone, both = (message.text.splitlines()[-1] for message, _ in site.phone.sent if message.kind == "quarantined")
+        first = alone.partition("flyball reset ")[2][:8]
+        assert both.startswith(f"Look into them, then `flyball reset` each: {first}, ")
+
+    play(work)
+
+
 def test_waits_a_little() -> None:
     """The first message comes `group_wait` after the first time, and no sooner."""
 

@@ -150,6 +150,16 @@ def test_off(site: Site) -> None:
     assert "http.listen" in raised.value.remedy
 
 
+@pytest.mark.slow
+def test_an_address_of_ipv6(site: Site) -> None:
+    """It can be given on the command line as it is written anywhere, and holds over a reload."""
+    site.flyball("up", "-d", "--http", "[::1]:0")
+    assert address(site).startswith("http://[::1]:")
+    assert asked(site, "me").status_code == 200
+    assert site.ask("reload")["later"] == ""
+    site.down()
+
+
 SETTINGS: Any = [
     ("{}", {}, None),
     ("{listen: off}", {}, "off"),

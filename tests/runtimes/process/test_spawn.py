@@ -48,6 +48,17 @@ def test_environment(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stage.log.decode().split() == ["outer", "inner", stage.name, f"{stage.name}.1", "given", "none", "none"]
 
 
+def test_what_is_withheld(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that is not for units is inherited by none; one whose own settings give it has it all the same."""
+    for name in ("TOKEN", "OTHER"):
+        monkeypatch.setenv(name, "outer")
+    spawn.inherited.cache_clear()
+    assert "TOKEN" in spawn.inherited()
+    spawn.withhold(["TOKEN", "OTHER", "NOT_THERE"])
+    found = printed(stage, 'echo "${TOKEN-none} ${OTHER-none}"', env={"OTHER": "own"})
+    assert found.split() == ["none", "own"]
+
+
 def test_folder(stage: Stage) -> None:
     """It runs where the unit says."""
     (stage.folder / "place").mkdir()

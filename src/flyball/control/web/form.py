@@ -47,9 +47,25 @@ PAGE: Final = """<!doctype html>
 </body>
 </html>
 """
+ONWARD: Final = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="0; url=/">
+<title>flyball</title>
+</head>
+<body><p><a href="/">You are logged in: go on to the page.</a></p></body>
+</html>
+"""
 
 
 def page(wrong: str = "", *, status: int = 401, headers: dict[str, str] | None = None) -> HTMLResponse:
     """The form, and what was wrong with the last attempt."""
     said = f'<p class="wrong" role="alert">{escape(wrong)}</p>\n' if wrong else ""
     return HTMLResponse(PAGE.format(style=STYLE, wrong=said), status, headers)
+
+
+def onward() -> HTMLResponse:
+    """What leads to the page who came by a link on a page of others, in a chat or a mail. A redirect would count as a
+    step of theirs, with which the browser sends no cookie; this is a step of ours."""
+    return HTMLResponse(ONWARD)

@@ -88,7 +88,8 @@ class Door:
             except TooManyFailures as error:
                 return form.page(LATER, status=429, headers=error.headers)
             return form.page(STALE)
-        return self._in(request, self._logins.begin(token), _to_page())
+        elsewhere = request.headers.get("sec-fetch-site") not in (None, "none", "same-origin")
+        return self._in(request, self._logins.begin(token), form.onward() if elsewhere else _to_page())
 
     async def _logout(self, request: Request) -> Response:
         cookie = visitor_of(request).cookie

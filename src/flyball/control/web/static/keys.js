@@ -1,12 +1,13 @@
 // The keyboard: each component says which keys it takes while it is there. Nothing is taken while somebody types.
-import { useEffect } from "./lib.js";
+import { useLayoutEffect } from "./lib.js";
 
 const bound = []; // [{keys: {k: [what, run]}}], the newest last: it wins
 
 /** Take keys while this component is there: `useKeys({r: ["reset", run]})`. A run that returns false leaves the key
  * to whoever took it before. */
 export function useKeys(keys) {
-  useEffect(() => {
+  // Before it is painted: a key that is pressed at the first sight of a page is not lost.
+  useLayoutEffect(() => {
     const entry = { keys };
     bound.push(entry);
     return () => bound.splice(bound.indexOf(entry), 1);
