@@ -148,7 +148,12 @@ USED_ELSEWHERE = {
     "rule.listen": "webhooks",
     "rule.auto_reload": "the daemon",
     "rules_dir": "the reader of settings",
-    **dict.fromkeys((value.key for value in Settings().effective() if value.key.startswith("alerts.")), "alerts"),
+    **{
+        value.key: f"the plan of {section}"
+        for value in Settings().effective()
+        for section in ("alerts", "http", "telegram")
+        if value.key.startswith(f"{section}.")
+    },
     "logs.format": "the daemon's log",
     "traces.exporter": "the daemon",
     "journal.max_entries": "the store",

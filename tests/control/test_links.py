@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,18 @@ def test_key(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     assert key_of(tmp_path / "other") != key
     assert key.hex() not in repr(Links(Governor([], MemoryStore(), FakeClock()), key, BASE))
+
+
+def test_key_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a key there are no links; that is an error that can be told, and no half of a key stays."""
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FlyballError, match="cannot be written: No space left"):
+        key_of(tmp_path)
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o606])

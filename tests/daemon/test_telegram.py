@@ -194,3 +194,31 @@ def test_button_under_an_alert(phone: Phone) -> None:
     assert [(one["by"], one["channel"], one["verb"]) for one in phone.orders()] == [
         ("telegram:ann", "telegram", "reset")
     ]
+
+
+@pytest.mark.slow
+def test_alerts_have_buttons_while_the_bot_listens(phone: Phone) -> None:
+    """A bot that a reload brings is there for the buttons of alerts, too, although nothing of the alerts changed; and
+    one that it takes away leaves none that nobody listens to."""
+    site, api = phone.site, phone.api
+    site.env |= {"FLYBALL_ALERTS__GROUP_WAIT_SECONDS": "0.05", "NO_PROXY": "127.0.0.1"}
+    channel = {"type": "telegram", "token": "${TELEGRAM_TOKEN}", "chats": [ANN], "url": api.url}
+    alerts = {"channels": {"chat": channel}}
+    bot = {"token": "${TELEGRAM_TOKEN}", "base_url": api.url, "users": [{"id": ANN, "role": "operate"}]}
+
+    def buttons(unit: str) -> list[dict[str, Any]]:
+        def told() -> list[Message]:
+            return [one for one in api.messages(ANN) if f"{unit} quarantined" in one.text]
+
+        return until(told, f"an alert about {unit}")[0].buttons
+
+    site.write({"first": FAILS}, alerts=alerts)
+    site.flyball("up", "-d")
+    assert buttons("first") == []
+    site.write({"second": {"command": ["sh", "-c", "exit 4"]}}, alerts=alerts, telegram=bot)
+    site.ask("reload")
+    assert [one["text"] for one in buttons("second")][-1:] == ["Acknowledge"]
+    site.write({"third": {"command": ["sh", "-c", "exit 5"]}}, alerts=alerts)
+    site.ask("reload")
+    assert buttons("third") == []
+    site.down()

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.page.conftest import Visitor
 from tests.page.fake import FakeServer, row, serving
-from tests.page.sample_answers import FINGERPRINT, fake_with, why
+from tests.page.sample_answers import FINGERPRINT, fake_with, rule, why
 from tests.page.stage import DESKTOP, PHONE, needs_browser
 
 pytestmark = [pytest.mark.slow, needs_browser]
@@ -301,3 +301,27 @@ def test_start_of_what_no_settings_name(shown: Callable[..., Page], told: list[s
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.locator(".notice")).to_have_count(notices)
     assert page.get_by_text("whoever ran it has to start it").count() == notices - 1
+
+
+def test_a_rule_in_quarantine(shown: Callable[..., Page]) -> None:
+    """It is let go by what its problem names: a resume would be refused."""
+    fake = fake_with("shop")
+    fake.answers["rules"] = lambda _: {"rules": [rule("shop", state="quarantined", held=True)], "at": 0}
+    page = settled(shown(fake, "rules"))
+    line = page.get_by_role("row", name="shop")
+    expect(line.get_by_role("button", name="Reset 7f3a9c21")).to_be_visible()
+    expect(line.get_by_role("button", name="Resume")).to_have_count(0)
+
+
+def test_a_session_that_is_done(shown: Callable[..., Page]) -> None:
+    """It can be begun anew; there is nothing to pause, to stop or to pay for."""
+    fake = fake_with("digest")
+    done: dict[str, Any] = {"kind": "session", "state": "finished", "held": False, "running": False}
+    fake.change(row("digest", **done))
+    fake.answers["why"] = lambda _: why("digest", **done)
+    page = settled(shown(fake, "unit/digest"))
+    orders = page.get_by_role("group", name="Orders")
+    expect(orders.get_by_role("button", name="Start")).to_be_visible()
+    expect(page.get_by_role("button", name="Pause", exact=True)).to_have_count(0)
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
+    expect(page.get_by_role("button", name="Raise by $1")).to_have_count(0)

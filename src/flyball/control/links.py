@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from flyball.control.alerts.channel import Message
 from flyball.control.commands import find
 from flyball.control.context import CommandError, Right
-from flyball.control.web.tokens import read_private, write_private
+from flyball.control.web.tokens import not_written, read_private, write_private
 from flyball.core.policy import Key
 from flyball.core.time import HOUR, Instant, Span
 from flyball.errors import FlyballError
@@ -145,7 +145,10 @@ def key_of(folder: Path) -> bytes:
     """The key of a state folder, made if there is none. FlyballError if others could know it."""
     path = folder / FILE
     if not path.exists():
-        write_private(path, secrets.token_bytes(KEY_BYTES))
+        try:
+            write_private(path, secrets.token_bytes(KEY_BYTES))
+        except OSError as error:
+            raise not_written(path, error) from None
     key = read_private(path)
     if len(key) != KEY_BYTES:
         raise FlyballError(f"{path}: it is no key", remedy="Remove it: a new one is made. Links that are out end then.")

@@ -6,7 +6,7 @@ from flyball.config.alerts import Alerts, Ntfy
 from flyball.control.alerts import outbox
 from flyball.control.alerts.book import GROUPS_MAX, Book
 from flyball.control.alerts.channel import ChannelError, Message
-from flyball.control.alerts.groups import ITEMS_MAX
+from flyball.control.alerts.groups import ITEMS_MAX, OTHERS_MAX
 from flyball.control.alerts.notices import Notice, Over
 from flyball.control.alerts.outbox import HELD_MAX, PENDING_MAX, RETRY_WAIT_MAX, TOLD_MAX, Outbox
 from flyball.control.alerts.records import CHANNEL, CURSOR, GROUP, record
@@ -94,16 +94,32 @@ def test_more_groups_than_there_may_be() -> None:
 
 
 def test_more_units_than_a_group_knows() -> None:
-    """Of more problems than it knows one by one a group knows how many; all are over with the last that it knows."""
+    """Of more problems than it knows one by one a group knows whose they are: each counts once, however often it is
+    told of, and it is not over before the last of them is."""
     book = Book(SETTINGS, {})
-    book.hear(notice(f"u{number}") for number in range(ITEMS_MAX + 50))
+    for _ in range(3):
+        book.hear(notice(f"u{number}") for number in range(ITEMS_MAX + 50))
     (group,) = book.groups.values()
-    assert (len(group.items), group.more) == (ITEMS_MAX, 50)
+    assert (len(group.items), len(group.others), group.more) == (ITEMS_MAX, 50, 0)
     book.work(NOW + HOUR)
     (told,) = book.outboxes["phone"].pending
     assert told.message.title == f"{ITEMS_MAX + 50} units quarantined"
     kinds = frozenset({"quarantined"})
     book.hear(Over(at=NOW + HOUR, kinds=kinds, unit=f"u{number}") for number in range(ITEMS_MAX))
+    (group,) = book.groups.values()
+    assert group.is_open
+    assert [item.unit for item in group.items.values()] == [f"u{ITEMS_MAX + number}" for number in range(50)]
+    book.hear(Over(at=NOW + HOUR, kinds=kinds, unit=f"u{ITEMS_MAX + number}") for number in range(50))
+    assert all(group.over for group in book.groups.values())
+
+
+def test_more_units_than_a_group_lists() -> None:
+    """Beyond that it is only known that there were some; they are over with the last that it knows."""
+    book = Book(SETTINGS, {})
+    book.hear(notice(f"u{number}") for number in range(ITEMS_MAX + OTHERS_MAX + 1))
+    (group,) = book.groups.values()
+    assert (len(group.items), len(group.others), group.more) == (ITEMS_MAX, OTHERS_MAX, 1)
+    book.hear([Over(at=NOW + HOUR, kinds=frozenset({"quarantined"}), everyone=True)])
     assert all(group.over for group in book.groups.values())
 
 

@@ -121,6 +121,25 @@ def test_a_reader_that_was_away_is_told_what_it_missed(tmp_path: Path) -> None:
     on_stage(tmp_path, case)
 
 
+def test_the_only_reader_leaves_and_comes_back(tmp_path: Path) -> None:
+    """Who left before the newest piece came to them, and comes back when there is more, misses none of both."""
+
+    async def case(stage: Stage) -> None:
+        change(stage.service, "first")
+        events = await watch(stage, f"{JOURNAL}?after=0")
+        assert (await events.next("entry"))[1] == "1"
+        change(stage.service, "second")
+        assert (await events.next("entry"))[1] == "2"  # as if it had not: it comes back with the number before
+        events.close()
+        await until(lambda: stage.web.streams == 0)
+        change(stage.service, "third")
+        again = await watch(stage, f"{JOURNAL}?after=1")
+        assert [(await again.next("entry", "gap"))[1] for _ in range(2)] == ["2", "3"]
+        again.close()
+
+    on_stage(tmp_path, case)
+
+
 def test_by_the_header_of_browsers(tmp_path: Path) -> None:
     """It wins over the address, which a browser that comes back asks for again."""
 

@@ -12,6 +12,7 @@ import pytest
 from flyball.control.context import CommandError
 from flyball.control.web import tokens as module
 from flyball.control.web.tokens import FILE, PREFIX, TOKENS_MAX, Tokens, TokensRefused
+from flyball.errors import FlyballError
 
 
 def test_the_first_one(tmp_path: Path) -> None:
@@ -101,6 +102,28 @@ def test_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TOKENS_MAX", 1)
     with pytest.raises(TokensRefused):
         Tokens(tmp_path).all()
+
+
+@pytest.mark.parametrize("change", ["add", "remove", "first"])
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    """It is said what cannot be written, and all is as it was: whoever could come in still can."""
+    tokens = Tokens(tmp_path)
+    if change != "first":
+        tokens.add("phone", "look")
+    before = sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir())
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FlyballError, match="cannot be written: No space left") as raised:
+        {
+            "add": lambda: tokens.add("other", "look"),
+            "remove": lambda: tokens.remove("phone"),
+            "first": tokens.make_first,
+        }[change]()
+    assert raised.value.remedy
+    assert sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir()) == before
 
 
 def test_one_that_is_not_there(tmp_path: Path) -> None:

@@ -102,7 +102,8 @@ class Book:
     def _known(self, notice: Notice) -> bool:
         """Whether it is in some group of its kind already."""
         item = grouping.item_key(notice)
-        return any(group.kind == notice.kind and item in group.items for group in self.groups.values())
+        groups = [group for group in self.groups.values() if group.kind == notice.kind]
+        return any(item in group.items or item in group.others for group in groups)
 
     def read_up_to(self, seq: int) -> None:
         """The journal was read so far. That alone is not worth a write, unless it is far."""

@@ -19,7 +19,10 @@ from flyball.core.failure import digest
 from flyball.core.time import FOREVER, HOUR, MINUTE, SECOND, Instant, Span, later
 
 ITEMS_MAX: Final = 100
-"""Problems that a group knows one by one. Of more than this it is only known how many there were."""
+"""Problems that a group knows one by one, with all there is to know of each."""
+OTHERS_MAX: Final = 2_000
+"""Problems beyond them, of which it knows whose they are: some hundred kilobytes. Of more than this it is only known
+that there were some."""
 UPDATE_WAIT: Final[Span] = 10 * SECOND
 """Before a message is changed for the first time; twice as long before each further change."""
 UPDATE_WAIT_MAX: Final[Span] = 10 * MINUTE
@@ -65,8 +68,10 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True):
     """The newest."""
     remedy: str = ""
     items: dict[str, Item] = {}
+    others: dict[str, str] = {}
+    """Problems beyond those: what each is called."""
     more: int = 0
-    """Problems beyond those that are known one by one."""
+    """How often one was told of that is beyond those, too."""
     count: int = 0
     opened: Instant = 0
     last: Instant = 0
@@ -92,6 +97,11 @@ class Group(msgspec.Struct, frozen=True, omit_defaults=True):
     """It lasted long enough to be told of, and was over before that was done."""
     was: dict[str, Item] = {}
     """The problems that it had and that are over."""
+
+    @property
+    def beyond(self) -> int:
+        """Problems beyond those that are known one by one."""
+        return len(self.others) + self.more
 
     @property
     def is_open(self) -> bool:
@@ -139,10 +149,11 @@ def heard(group: Group, notice: Notice, channels: tuple[str, ...]) -> Group:
     change = msgspec.structs.replace
     key = item_key(notice)
     known = group.items.get(key)
-    if known is not None and not notice.counts and not group.over:
+    listed = key in group.others
+    if (known is not None or listed) and not notice.counts and not group.over:
         return group
     severer = SEVERITIES.index(notice.severity) > SEVERITIES.index(group.severity)
-    new = known is None
+    new = known is None and not listed
     if group.over:
         new = not (group.ever and key in group.was)
         group = _back(group, notice.at)
@@ -156,7 +167,8 @@ def heard(group: Group, notice: Notice, channels: tuple[str, ...]) -> Group:
         labels=notice.labels,
         choices=notice.choices,
     )
-    fits = known is not None or len(group.items) < ITEMS_MAX
+    fits = known is not None or (not listed and len(group.items) < ITEMS_MAX)
+    joins = not fits and not listed and len(group.others) < OTHERS_MAX
     return change(
         group,
         severity=notice.severity if severer else group.severity,
@@ -164,8 +176,9 @@ def heard(group: Group, notice: Notice, channels: tuple[str, ...]) -> Group:
         remedy=notice.remedy or group.remedy,
         items={**group.items, key: item} if fits else group.items,
         was={old: gone for old, gone in group.was.items() if old != key} if group.was else group.was,
-        more=group.more if fits else group.more + 1,
-        count=group.count + (notice.counts or known is None),
+        others={**group.others, key: notice.problem} if joins else group.others,
+        more=group.more + (not fits and not listed and not joins),
+        count=group.count + (notice.counts or new),
         last=max(group.last, notice.at),
         channels=tuple(dict.fromkeys((*group.channels, *channels))),
         version=group.version + 1,
@@ -178,6 +191,7 @@ def _back(group: Group, now: Instant) -> Group:
     return msgspec.structs.replace(
         group,
         items={},
+        others={},
         more=0,
         was={},
         over=0,
@@ -195,16 +209,27 @@ def ended(group: Group, over: Over, settings: Alerts) -> Group:
     if group.over or group.kind not in over.kinds:
         return group
     left = {key: item for key, item in group.items.items() if not _is_over(item, over)}
-    if len(left) == len(group.items):
+    others = {key: problem for key, problem in group.others.items() if not _is_over(_other(key, problem, group), over)}
+    if len(left) == len(group.items) and len(others) == len(group.others):
         return group
     change = msgspec.structs.replace
     gone = {key: item for key, item in group.items.items() if key not in left}
     was = dict([*group.was.items(), *gone.items()][-ITEMS_MAX:])
+    if not left and not over.run and not over.labels:
+        left = {key: _other(key, others.pop(key), group) for key in [*others][:ITEMS_MAX]}
     if left:
-        return change(group, items=left, was=was, version=group.version + 1)
-    # Those beyond what is known one by one cannot be followed: they are over with the last that can.
+        return change(group, items=left, others=others, was=was, version=group.version + 1)
+    # What is left now cannot be followed: it is over with the last that can.
     owed = not group.ever and over.at - group.opened >= settings.group_wait
-    return change(group, items={}, more=0, over=max(over.at, 1), was=was, version=group.version + 1, owed=owed)
+    return change(
+        group, items={}, others={}, more=0, over=max(over.at, 1), was=was, version=group.version + 1, owed=owed
+    )
+
+
+def _other(key: str, problem: str, group: Group) -> Item:
+    """What is known of one of the others."""
+    unit, _, ref = key.partition("|")
+    return Item(unit, ref, problem, first=group.opened, last=group.last)
 
 
 def _is_over(item: Item, over: Over) -> bool:
@@ -251,7 +276,7 @@ def _same(one: str, other: str) -> bool:
 
 def silent_until(group: Group, now: Instant) -> Instant:
     """Until when nobody is told of it, because a person has seen all of it; 0: people are told."""
-    if not group.items or group.more:
+    if not group.items or group.beyond:
         return 0
     seen = [item.seen_until if item.count <= item.seen_count else 0 for item in group.items.values()]
     soonest = min(seen)

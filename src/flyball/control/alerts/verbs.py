@@ -71,7 +71,7 @@ def _group(group: Group, now: Instant) -> dict[str, Any]:
         "text": group.text,
         "remedy": group.remedy,
         "units": units[:UNITS_MAX],
-        "problems": len(group.items) + group.more,
+        "problems": len(group.items) + group.beyond,
         "count": max(1, group.count),
         "since": seconds(group.opened),
         "last": seconds(group.last),

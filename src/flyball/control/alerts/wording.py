@@ -35,7 +35,7 @@ def message_of(group: Group, now: Instant, *, url: str = "") -> Message:
     items = list((group.was if over else group.items).values())
     newest = max(items, key=lambda item: item.last, default=Item(""))
     units = list(dict.fromkeys(item.unit for item in items if item.unit))
-    how_many = len(items) + group.more
+    how_many = len(items) + group.beyond
     kind = KINDS[group.kind]
     who = _who(group, units, newest, how_many)
     title = f"{who} {kind.words}"
@@ -116,8 +116,8 @@ def _who(group: Group, units: Sequence[str], newest: Item, how_many: int) -> str
         return newest.ref
     if group.kind in OWN:
         return OWN[group.kind]
-    if len(units) > 1 or how_many > max(1, len(units)) > 1 or group.more:
-        return f"{max(len(units), how_many) if group.more else len(units)} units"
+    if len(units) > 1 or how_many > max(1, len(units)) > 1 or group.beyond:
+        return f"{max(len(units), how_many) if group.beyond else len(units)} units"
     return units[0] if units else "the fleet"
 
 
@@ -125,7 +125,7 @@ def _lines(group: Group, units: Sequence[str], how_many: int, now: Instant) -> l
     lines = [group.text] if group.text else []
     if len(units) > 1:
         named = ", ".join(units[:UNITS_MAX])
-        rest = max(len(units), how_many if group.more else 0) - UNITS_MAX
+        rest = max(len(units), how_many if group.beyond else 0) - UNITS_MAX
         lines.append(f"Units: {named}" + (f" and {rest} more" if rest > 0 else ""))
     if group.over:
         lines.append(f"It lasted {format_span(_rounded(max(0, group.over - group.opened)))}.")

@@ -34,6 +34,8 @@ LOOK_EVERY: Final = 1.0
 """Seconds between looks at the board and the journal, if nobody rings."""
 KEPT_MAX: Final = 2_000
 """Entries of the journal kept for readers who are up to date."""
+NOTHING_NEW: Final = (-1, b"")
+"""What follows no number."""
 READ_MAX: Final = 500
 """Entries read from the store, and told, at a time: some hundred kilobytes."""
 READING_MAX: Final = 2
@@ -132,7 +134,7 @@ class JournalHub(Hub):
         self.last = 0
         """The number of the last entry that is known."""
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=KEPT_MAX)
-        self._newest: tuple[int, bytes] = (-1, b"")
+        self._newest = NOTHING_NEW
         """What those are told who were up to date: the number before it, and all of it."""
         self._reading = asyncio.Semaphore(READING_MAX)
 
@@ -140,6 +142,7 @@ class JournalHub(Hub):
         """Be where the journal is. Nobody asks for what was before then, or it is read for them."""
         if not self._streams:
             self._kept.clear()
+            self._newest = NOTHING_NEW  # it ends where the journal was, not where it will be
             self.last = (await asyncio.to_thread(self._store.read, ())).seq
 
     async def catch_up(self) -> bool:
@@ -151,7 +154,7 @@ class JournalHub(Hub):
             await asyncio.sleep(AGAIN_AFTER)
             self.ring()
             return False
-        if not entries:
+        if not entries or before != self.last:  # somebody began meanwhile, further on
             return False
         if len(entries) == READ_MAX:
             self.ring()  # there is more

@@ -169,7 +169,11 @@ class Tokens:
             os.close(folder)
 
     def _write(self, tokens: Sequence[Token]) -> None:
-        write_private(self.path, msgspec.json.format(msgspec.json.encode(_File(tuple(tokens)))) + b"\n")
+        data = msgspec.json.format(msgspec.json.encode(_File(tuple(tokens)))) + b"\n"
+        try:
+            write_private(self.path, data)
+        except OSError as error:
+            raise not_written(self.path, error) from None
         self._seen = ()
 
 
@@ -225,6 +229,12 @@ def read_private(path: Path, found: os.stat_result | None = None) -> bytes:
             return file.read(BYTES_MAX)
     except OSError as error:
         raise TokensRefused(f"{path}: {error.strerror or error}", remedy="Check its owner and mode.") from None
+
+
+def not_written(path: Path, error: OSError) -> FlyballError:
+    """What to say of a file of ours that could not be written."""
+    remedy = "Make room there, or put its rights right; then try again. Nothing was changed."
+    return FlyballError(f"{path}: it cannot be written: {error.strerror or error}", remedy=remedy)
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -84,7 +84,7 @@ function Filter({ q }) {
     id="filter"
     type="search"
     value=${q}
-    placeholder="filter: coder state:cooling is:held"
+    placeholder="filter, or state:cooling"
     aria-label="Filter units: words, state:, kind:, user:, is:held, is:running, is:often, is:over, is:asking, is:problem; - before one means not"
     title="Words, state:quarantined,halted kind:rule user:ann is:held|running|often|over|asking|problem; - before one means not."
     autocomplete="off"

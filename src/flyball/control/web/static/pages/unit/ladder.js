@@ -25,8 +25,11 @@ function Kind({ kind, rungs }) {
   return html`<div class="kind-of-failure">
     <p>
       <code title=${kind.fingerprint}>${short(kind.fingerprint)}</code>${" "}
-      <b><${Name} text=${kind.error || "failure"} /></b>, ${counted(kind.count, "time")}
-      ${kind.until && !kind.quarantined ? html`; waits, goes on <${Ago} at=${kind.until} />` : ""}
+      <span>
+        <b><${Name} text=${kind.error || "failure"} /></b>, ${counted(kind.count, "time")}${kind.until && !kind.quarantined
+          ? html`; waits, goes on <${Ago} at=${kind.until} />`
+          : ""}
+      </span>
       <${Action} ...${resetOf(kind.fingerprint)} />
     </p>
     <ol class="ladder" aria-label=${`Where ${short(kind.fingerprint)} stands`}>

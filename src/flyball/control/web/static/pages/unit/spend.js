@@ -19,9 +19,9 @@ export function Spend({ unit, running, over }) {
           ? html`<p class="nothing">It spent nothing.</p>`
           : html`<${Curve} points=${points} until=${at} limit=${limit} height=${140} />`}
     <//>
-    ${data?.limit && (running || (data.by !== "run" && !over)) // what a run may spend ends with it
+    ${data?.limit && data.spent && (running || (data.by !== "run" && !over)) // what a run may spend ends with it
       ? html`<div class="buttons">
-          <${Action} verb="raise" args=${{ unit, more: "1.00", resume: true }} label="Raise by $1 and resume" />
+          <${Action} verb="raise" args=${{ unit, more: "1.00", resume: !running }} label=${`Raise by $1${running ? "" : " and resume"}`} />
         </div>`
       : null}
   <//>`;
