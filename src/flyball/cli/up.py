@@ -215,6 +215,6 @@ def reload() -> int:
         for name in changes[word]:
             click.echo(f"{word}: {name}")
     click.echo(f"unchanged: {changes['unchanged']}")
-    if changes["later"]:
+    if changes.get("later"):
         click.echo(f"warning: {changes['later']}", err=True)
     return FINE
