@@ -1,4 +1,4 @@
-"""One browser a worker, and one window a test, which is watched."""
+"""One browser a file of tests, and one window a test, which is watched."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,9 +11,10 @@ from tests.page.stage import DESKTOP, Visit, chromium
 Visitor = Callable[..., Visit]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """It takes a second to start."""
+    """It takes a second to start. Not for longer than a file: while it is there an event loop runs, and tests of other
+    files in the same worker could have none of their own."""
     with chromium() as running:
         yield running
 
