@@ -5,7 +5,7 @@ after the last step that was made, never half of one. Values are JSON, and come 
 something else of is refused, not changed. (But a tuple is a list.) What a failed step changed is taken back.
 """
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -82,10 +82,11 @@ class Memory(MutableMapping[str, Any]):
         self._values = msgspec.json.decode(self._saved)
 
     def _encoded(self) -> bytes:
+        values = dict(self._values)  # as they are now: steps in other threads go on
         try:
-            data = msgspec.json.encode(self._values)
+            data = msgspec.json.encode(values)
             if data != self._saved:
-                self._check_comes_back(data)
+                _check_comes_back(values, data)
         except (TypeError, ValueError, RecursionError) as error:
             self.discard()
             raise MemoryRefused(f"the {self.WORD} of {self._unit} cannot be kept: {error}") from None
@@ -94,17 +95,18 @@ class Memory(MutableMapping[str, Any]):
             raise MemoryRefused(f"the {self.WORD} of {self._unit} would take {len(data)} bytes; allowed: {BYTES_MAX}")
         return data
 
-    def _check_comes_back(self, data: bytes) -> None:
-        """ValueError if the next run would find something else than this one has put there."""
-        kept = msgspec.json.decode(data)
-        if kept == self._values:
-            return
-        for name, value in self._values.items():
-            if not _is_alike(value, kept.get(name)):
-                raise ValueError(f"{name!r} has something in it that would not come back as it is: {_SUCH_AS}")
-
 
 _SUCH_AS: Final = "no number (NaN, infinity), a key that is no text, bytes, a set, a time, a Decimal, an object"
+
+
+def _check_comes_back(values: Mapping[str, Any], data: bytes) -> None:
+    """ValueError if the next run would find something else than this one has put there."""
+    kept = msgspec.json.decode(data)
+    if kept == values:
+        return
+    for name, value in values.items():
+        if not _is_alike(value, kept.get(name)):
+            raise ValueError(f"{name!r} has something in it that would not come back as it is: {_SUCH_AS}")
 
 
 def _is_alike(value: object, kept: object) -> bool:

@@ -26,11 +26,11 @@ export function signal(value) {
 /** The value now; the component is drawn again when it changes. */
 export function useSignal(source) {
   const [, draw] = useState(0);
+  const drawn = source.value;
   useEffect(() => {
-    const seen = source.value;
     const end = source.subscribe(() => draw((n) => n + 1));
-    if (!Object.is(seen, source.value)) draw((n) => n + 1);
+    if (!Object.is(drawn, source.value)) draw((n) => n + 1); // it changed before anybody listened
     return end;
   }, [source]);
-  return source.value;
+  return drawn;
 }

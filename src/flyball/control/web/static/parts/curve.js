@@ -7,17 +7,18 @@ import { dollars, exact } from "../text.js";
 export function Curve({ points, limit, until, height = 120, label }) {
   const place = useRef(null);
   useEffect(() => {
+    const element = place.current; // of its own: the reference is gone before this is told that it is over
     let plot = null;
     let over = false;
     const make = async () => {
       const { default: UPlot } = await import("../vendor/uplot.js"); // large, and not needed for the first look
       if (over) return;
       plot?.destroy();
-      plot = new UPlot(options(place.current, height), data(points, limit, until), place.current);
+      plot = new UPlot(options(element, height), data(points, limit, until), element);
     };
     make();
     const resized = new ResizeObserver(([entry]) => plot?.setSize({ width: entry.contentRect.width, height }));
-    resized.observe(place.current);
+    resized.observe(element);
     window.addEventListener("flyball-theme", make);
     const preferred = matchMedia("(prefers-color-scheme: light)");
     preferred.addEventListener("change", make);
