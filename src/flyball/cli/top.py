@@ -24,6 +24,7 @@ from flyball import app
 from flyball.cli import FINE
 from flyball.cli.ask import Asking
 from flyball.cli.top_screen import Order, Top
+from flyball.cli.watching import ENTER, LEAVE
 from flyball.cli.why import why_lines
 from flyball.control.client import connect
 from flyball.control.context import CommandError
@@ -35,9 +36,6 @@ AGAIN_EVERY: Final = 2.0
 """Seconds between attempts to find a daemon that went away."""
 KEYS_MAX: Final = 4_096
 """Bytes that are read at a time: more than anybody types, and no more of what is pasted."""
-ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
-"""Another screen, without a cursor. What is too long, because its letters are wide, is cut off and not wrapped."""
-LEAVE: Final = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 NAMES: Final = {
     "\x1b[A": "up",
     "\x1b[B": "down",

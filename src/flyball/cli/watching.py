@@ -24,7 +24,7 @@ EVERY_MIN: Final = 0.1
 """More often than this nobody sees anything more."""
 EVERY_MAX: Final = 3600.0
 ENTER: Final = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
-"""Another screen, without a cursor. What is too long is cut off and not wrapped."""
+"""Another screen, without a cursor. What is too long, because its letters are wide, is cut off and not wrapped."""
 LEAVE: Final = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from flyball.control.shapes import BudgetView, FleetView, QuestionView, ReasonView, UnitView, View, Word
+from flyball.control.text import short
 from flyball.core.amounts import MONEY, amount_text
 from flyball.core.event import PROBLEM_MAX
 from flyball.core.policy import Key
@@ -37,8 +38,6 @@ RAISE_BY: Final = "1.00"
 """What a budget is raised by with one click: little, because it can be clicked again."""
 CHOICES_MAX: Final = 4
 """Answers offered as buttons. A question with more is answered in words."""
-SHORT: Final = 8
-"""Digits of a fingerprint in an id and on a button, as people are shown it everywhere."""
 
 
 class Action(View, frozen=True, kw_only=True):
@@ -182,7 +181,7 @@ def _of_reason(view: UnitView, reason: ReasonView) -> Problem:
         failure = next((one for one in view.failures if one.quarantined), None)
         if failure is not None:
             fingerprint, error, count = failure.fingerprint, failure.error, failure.count
-    parts = [view.name, code, *([fingerprint[:SHORT]] if fingerprint else [])]
+    parts = [view.name, code, *([short(fingerprint)] if fingerprint else [])]
     return Problem(
         id=":".join(parts)[:PROBLEM_MAX],
         unit=view.name,
@@ -202,7 +201,7 @@ def _of_reason(view: UnitView, reason: ReasonView) -> Problem:
 
 def _actions(view: UnitView, code: str, fingerprint: str) -> tuple[Action, ...]:
     if fingerprint:
-        return (Action(verb="reset", args={"fingerprint": fingerprint}, label=f"Reset {fingerprint[:SHORT]}"),)
+        return (Action(verb="reset", args={"fingerprint": fingerprint}, label=f"Reset {short(fingerprint)}"),)
     whose = _whose_money(view) if code == OVER_BUDGET else None
     if whose is not None:
         more, shared = amount_text(MONEY, 1_000_000), "unit" not in whose

@@ -17,11 +17,10 @@ from starlette.routing import BaseRoute, Route
 from flyball.control.context import Args, Caller, CommandError, Right
 from flyball.control.links import PATH, Deed, LinkRefused, Links, bad_link
 from flyball.control.trail import effect_of
+from flyball.control.web.crossing import ANSWER_MAX, cross
 from flyball.control.web.form import STYLE
 from flyball.errors import FlyballError, StoreError
 
-ANSWER_MAX: Final = 30.0
-"""Seconds for an answer of the daemon. Longer than this a phone does not wait either."""
 SHOWS: Final = ("GET", "HEAD")
 DOES: Final = "POST"
 METHODS: Final = [*SHOWS, DOES, "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -85,21 +84,14 @@ async def _asked(ask: Callable[[], Awaitable[Any]], home: asyncio.AbstractEventL
     async def asked() -> Any:
         return await ask()
 
-    work = asked()
-    try:
-        answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, home))
-    except RuntimeError:
-        work.close()
-        raise CommandError("ending", "The daemon is ending.", remedy="Start it anew: `flyball up -d`.") from None
-    done, _ = await asyncio.wait((answer,), timeout=ANSWER_MAX)
-    if not done:
-        # What was begun is not taken back because its answer comes late.
-        answer.add_done_callback(lambda late: late.cancelled() or late.exception())
-        text = f"The daemon did not answer within {ANSWER_MAX:g} s; it may still be done."
-        raise CommandError("no_answer", text, remedy="Look at the page.")
-    if answer.cancelled():
-        raise CommandError("ending", "The daemon is ending.", remedy="Start it anew: `flyball up -d`.")
-    return answer.result()
+    late = f"The daemon did not answer within {ANSWER_MAX:g} s; it may still be done."
+    return await cross(
+        asked(),
+        home,
+        ANSWER_MAX,
+        late=CommandError("no_answer", late, remedy="Look at the page."),
+        ending=CommandError("ending", "The daemon is ending.", remedy="Start it anew: `flyball up -d`."),
+    )
 
 
 def _told(deed: Deed) -> str:

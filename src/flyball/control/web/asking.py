@@ -5,18 +5,16 @@ what one costs.
 """
 
 import asyncio
-from concurrent.futures import Future
 from typing import Any, Final
 
 import msgspec
 
 from flyball.control.context import Args, Caller, Command, CommandError, Right
+from flyball.control.web.crossing import ANSWER_MAX, cross
 from flyball.control.web.service import Service
 
 ASKED_MAX: Final = 64
 """Questions in flight. The daemon answers one after the other: with more than this the last one would wait for long."""
-ANSWER_MAX: Final = 30.0
-"""Seconds for an answer, as on the socket."""
 
 
 class Asking:
@@ -54,19 +52,11 @@ class Asking:
             self._in_flight -= 1
 
     async def _cross(self, caller: Caller, verb: str, args: Args) -> Any:
-        work = self._service.ask(caller, verb, args)
-        try:
-            asked: Future[Any] = asyncio.run_coroutine_threadsafe(work, self._home)
-        except RuntimeError:
-            work.close()
-            raise CommandError("ending", "the daemon is ending", remedy="Start it anew: `flyball up -d`.") from None
-        answer = asyncio.wrap_future(asked)
-        # What was begun is not taken back because its answer comes late.
-        done, _ = await asyncio.wait((answer,), timeout=ANSWER_MAX)
-        if not done:
-            answer.add_done_callback(lambda late: late.cancelled() or late.exception())
-            text = f"the daemon did not answer `{verb}` within {ANSWER_MAX:g} s; it may still be done"
-            raise CommandError("no_answer", text, remedy="Look at its log.")
-        if answer.cancelled():
-            raise CommandError("ending", "the daemon is ending", remedy="Start it anew: `flyball up -d`.")
-        return answer.result()
+        late = f"the daemon did not answer `{verb}` within {ANSWER_MAX:g} s; it may still be done"
+        return await cross(
+            self._service.ask(caller, verb, args),
+            self._home,
+            ANSWER_MAX,
+            late=CommandError("no_answer", late, remedy="Look at its log."),
+            ending=CommandError("ending", "the daemon is ending", remedy="Start it anew: `flyball up -d`."),
+        )
