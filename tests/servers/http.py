@@ -165,3 +165,28 @@ def replies(*each: Reply | type[Exception]) -> Callable[[Asked], Reply]:
         raise now
 
     return answer
+
+
+class OnSite:
+    """A server that speaks a protocol of its own on top of one: it answers by `_answer`."""
+
+    def __init__(self) -> None:
+        self._site = HttpSite(self._answer)
+
+    def __enter__(self) -> Self:
+        self._site.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._site.__exit__()
+
+    @property
+    def url(self) -> str:
+        return self._site.url
+
+    @property
+    def asked(self) -> list[Asked]:
+        return self._site.asked
+
+    def _answer(self, asked: Asked) -> Reply:
+        raise NotImplementedError

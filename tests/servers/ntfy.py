@@ -7,11 +7,11 @@ It follows ntfy 2.16. `knows_sequences=False` is an older one, which shows each 
 import re
 import secrets
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 
-from tests.servers.http import Asked, HttpSite, Reply
+from tests.servers.http import Asked, OnSite, Reply
 
 TOPIC: Final = re.compile(r"[-_A-Za-z0-9]{1,64}")
 SEQUENCE: Final = re.compile(r"[-_A-Za-z0-9]{1,64}")
@@ -21,30 +21,15 @@ ACTIONS_MAX: Final = 3
 KINDS: Final = ("view", "broadcast", "http")
 
 
-class NtfyServer:
+class NtfyServer(OnSite):
     """Topics, and what is shown in them."""
 
     def __init__(self, *, token: str = "", knows_sequences: bool = True) -> None:
         self._token, self._knows = token, knows_sequences
-        self._site = HttpSite(self._answer)
+        super().__init__()
         self.shown: dict[str, dict[str, dict[str, Any]]] = {}
         """By topic, then by sequence id, the message as it is shown now."""
         self.published: list[dict[str, Any]] = []
-
-    def __enter__(self) -> Self:
-        self._site.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._site.__exit__()
-
-    @property
-    def url(self) -> str:
-        return self._site.url
-
-    @property
-    def asked(self) -> list[Asked]:
-        return self._site.asked
 
     def _answer(self, asked: Asked) -> Reply:
         if asked.path != "/" or asked.method not in ("POST", "PUT"):

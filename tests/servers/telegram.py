@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from tests.servers.http import WAIT_MAX, Asked, Drop, Hang, HttpSite, Reply
+from tests.servers.http import WAIT_MAX, Asked, Drop, Hang, OnSite, Reply
 
 TEXT_MAX: Final = 4096
 """Of a message, in units of UTF-16, after its markup was taken out."""
@@ -55,14 +55,15 @@ class Refused(Exception):
         self.code, self.description, self.parameters = code, description, parameters
 
 
-class BotApi:
-    """The server, the chats, and the people in them."""
+class BotApi(OnSite):
+    """The server, the chats, and the people in them. Its `url` is what a client takes instead of
+    https://api.telegram.org: `/bot<token>/<method>` comes after it."""
 
     def __init__(self, token: str = TOKEN, *, chats: tuple[int, ...] = (100,), clock: Callable[[], float] = time.time):
         self.token = token
         self._chats = set(chats)
         self._clock = clock
-        self._site = HttpSite(self._answer)
+        super().__init__()
         self._lock = self._site.changed
         """One for all: whoever waits for an update holds no other."""
         self._blocked: set[int] = set()
@@ -78,22 +79,6 @@ class BotApi:
         """Every call, with its arguments, also those that were refused."""
         self.taps_answered: list[dict[str, Any]] = []
         self.commands: list[dict[str, str]] = []
-
-    def __enter__(self) -> Self:
-        self._site.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._site.__exit__()
-
-    @property
-    def url(self) -> str:
-        """What a client takes instead of https://api.telegram.org: `/bot<token>/<method>` comes after it."""
-        return self._site.url
-
-    @property
-    def asked(self) -> list[Asked]:
-        return self._site.asked
 
     # What a test sees.
 
