@@ -19,35 +19,14 @@ from flyball.cli.top import keys_of
 from flyball.cli.top_screen import SORTS, Order, Top
 from tests.cli.running import FLYBALL, Place, Screen, until
 from tests.daemon.site import Site
+from tests.page.fake import row
 
 LOCAL_MODES = 3
 NOW = 1_700_000_000.0
 
 
 def _row(name: str, **more: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "kind": "unit",
-        "state": "healthy",
-        "held": False,
-        "running": True,
-        "since": NOW - 60,
-        "until": None,
-        "restarts": 0,
-        "restarts_total": 0,
-        "often": False,
-        "failures": 0,
-        "reason": "",
-        "code": "",
-        "error": "",
-        "spent": 0,
-        "limit": 0,
-        "user": "",
-        "waiting": 0,
-        "questions": 0,
-        "problem": "",
-        **more,
-    }
+    return row(name, **{"since": NOW - 60, **more})
 
 
 def _problem(unit: str, **more: Any) -> dict[str, Any]:
