@@ -131,8 +131,8 @@ def many_callers(folder: Path) -> list[Row]:
     ]
 
 
-def in_threads(call: Callable[[int], None]) -> None:
-    threads = [threading.Thread(target=call, args=(place,)) for place in range(CALLERS)]
+def in_threads(call: Callable[[int], None], callers: int = CALLERS) -> None:
+    threads = [threading.Thread(target=call, args=(place,)) for place in range(callers)]
     for thread in threads:
         thread.start()
     for thread in threads:

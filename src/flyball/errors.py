@@ -48,6 +48,19 @@ class StoreTooNew(StoreError):
     remedy = "Upgrade flyball, or use another state folder; the file was left untouched."
 
 
+class StoreAway(StoreError):
+    """The database of a fleet cannot be reached."""
+
+    remedy = "See that the database runs and can be reached from here; it is tried again by itself."
+
+
+class StoreUnsure(StoreAway):
+    """The connection broke in mid-commit, and the database could not be asked since: it is written whole, or not at
+    all."""
+
+    remedy = "See what the journal says once the database is back: `flyball log`."
+
+
 class StoreUnsafe(StoreError):
     """The SQLite library at hand is known to lose data."""
 

@@ -28,7 +28,7 @@ from flyball.errors import (
     StoreTooNew,
     StoreUnsafe,
 )
-from flyball.store import Draft, Entry, Line, Snapshot, schema, sqlite
+from flyball.store import Draft, Entry, Line, Snapshot, callers, schema
 from flyball.store.cache import Cache
 from flyball.store.ledger import CHUNK_MAX, ROOM, ROOM_AFTER
 from flyball.store.sqlite import SqliteStore
@@ -168,7 +168,7 @@ class TestGroups:
 
     def test_too_many_futures(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """When too many futures are waiting, the next caller waits for room, and then is served."""
-        monkeypatch.setattr(sqlite, "SOON_MAX", 3)
+        monkeypatch.setattr(callers, "SOON_MAX", 3)
         futures: list[Future[Entry | None]] = []
         with SqliteStore(path) as store:
             with busy_writer(store):
@@ -206,7 +206,8 @@ class TestGroups:
 
     def test_cache_is_bounded(self, store: SqliteStore) -> None:
         """With more records than may be remembered, nothing is lost and memory stays within the limit."""
-        store._ledger.cache = cache = Cache(records_max=8)
+        cache: Cache[bytes | None] = Cache(records_max=8)
+        store._ledger.cache = cache
         for n in range(60):
             store.transact([key(str(n % 20))], count(str(n % 20)), sync=False)
         assert len(cache.young) + len(cache.old) <= 10
@@ -235,12 +236,12 @@ class TestTurns:
 
     def test_waiting_too_long(self, store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Whoever waited too long for another process gets an error, and nothing of it is written later."""
-        monkeypatch.setattr(sqlite, "WAIT_MAX", 0.05)
+        monkeypatch.setattr(callers, "WAIT_MAX", 0.05)
         turn = Turn(path)
         with turn, pytest.raises(StoreError, match="waited"):
             store.transact([key("a")], count("a"))
         turn.close()
-        monkeypatch.setattr(sqlite, "WAIT_MAX", PATIENCE)
+        monkeypatch.setattr(callers, "WAIT_MAX", PATIENCE)
         assert store.transact([key("b")], count("b")) == Entry(
             1, 1, "b", "put", "PROCEED", b'{"subject": "b", "value": 1}'
         )

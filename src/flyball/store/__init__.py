@@ -10,7 +10,7 @@ The guarantees, which `flyball.testing.conformance` tests on every store:
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from flyball.core.policy import Key
 from flyball.core.time import Instant
@@ -56,6 +56,18 @@ class Entry(NamedTuple):
 
 Drafter = Callable[[Snapshot], Draft | None]
 """Pure, quick, and may be called more than once. None, or a draft with neither changes nor line: nothing is written."""
+
+
+class Clock(Protocol):
+    """Where the present comes from."""
+
+    def now(self) -> Instant:
+        """The present."""
+        ...
+
+    def catch_up(self, instant: Instant) -> Instant:
+        """The journal is ahead of this clock: go on from there. Returns the present, not before that instant."""
+        ...
 
 
 class Store(Protocol):
@@ -107,4 +119,20 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Finish what is waiting, and let go."""
+        ...
+
+
+@runtime_checkable
+class SharedStore(Store, Protocol):
+    """A store that many hosts share. Their clocks differ, so it has the time; and no file of theirs changes when
+    another one commits, so it tells of that."""
+
+    @property
+    def clock(self) -> Clock:
+        """The one clock that counts."""
+        ...
+
+    def listen(self, ring: Callable[[], None]) -> Callable[[], None]:
+        """Have `ring` called, in a thread of the store's, whenever somebody committed something that others may wait
+        for (`sync=True`), and when that may have been missed. What this returns ends it."""
         ...

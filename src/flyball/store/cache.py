@@ -5,7 +5,7 @@ again moves to the young one. So what is used stays, without a list to keep in o
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from flyball.core.policy import Key
 
@@ -17,13 +17,16 @@ NOT_REMEMBERED: Final = frozenset({"checkpoint"})
 """Names of records that are large, written again and again, and hardly ever read: five megabytes of each session."""
 
 
-class Cache:
-    """Key to bytes; None is a record that is known to be absent. For one thread at a time."""
+V = TypeVar("V")
+
+
+class Cache(Generic[V]):
+    """Key to what is known of its record. For one thread at a time."""
 
     def __init__(self, records_max: int = RECORDS_MAX) -> None:
         self._young_max = records_max // 2
-        self.young: dict[Key, bytes | None] = {}
-        self.old: dict[Key, bytes | None] = {}
+        self.young: dict[Key, V] = {}
+        self.old: dict[Key, V] = {}
 
     def age(self) -> None:
         """Forget the old generation if the young one is full. Nothing that is being written may be forgotten, so the

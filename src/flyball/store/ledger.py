@@ -19,8 +19,9 @@ import apsw
 from flyball.core.policy import Key
 from flyball.core.time import Instant
 from flyball.errors import StoreCorrupt, StoreError
-from flyball.store import Drafter, Entry, Snapshot, file, schema
+from flyball.store import Entry, Snapshot, file, schema
 from flyball.store.cache import Cache
+from flyball.store.callers import Wish
 
 CHUNK_MAX: Final = 512
 """Old rows that are deleted in one go: more than can come in with one group, and a matter of a millisecond or two."""
@@ -59,26 +60,14 @@ class Mark(NamedTuple):
     at: Instant
 
 
-class Wish:
-    """What a caller wants written, and in the end what came of it: an entry, nothing, or an error."""
-
-    __slots__ = ("draft", "entry", "error", "keys", "sync")
-
-    def __init__(self, keys: Sequence[Key], draft: Drafter, sync: bool) -> None:
-        self.keys = keys
-        self.draft = draft
-        self.sync = sync
-        self.entry: Entry | None = None
-        self.error: BaseException | None = None
-
-
 class Ledger:
     """The one write connection of a store. To be opened, written and closed only in this process's turn."""
 
     def __init__(self, path: Path, views: Mapping[str, str], journal_max: int) -> None:
         self._path = path
         self._journal_max = journal_max
-        self.cache = Cache()
+        self.cache: Cache[bytes | None] = Cache()
+        """None is a record that is known to be absent."""
         self.connection = file.connect(path)
         self._cursor = self.connection.cursor()
         self._version = -1

@@ -1,7 +1,8 @@
 """The durable store: one SQLite file, which several threads and several processes may use at once.
 
 One thread writes. It takes its turn among the processes, then all callers that are waiting, and commits what they want
-together: one fsync serves them all. What is written, and how, is the business of `ledger`.
+together: one fsync serves them all. How callers wait is the business of `callers`; what is written, and how, that of
+`ledger`.
 
 Readers have their own connections. They never wait for the writer, and see one commit, whole.
 """
@@ -12,33 +13,19 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import SimpleQueue
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import apsw
 
 from flyball.core.policy import Key
 from flyball.errors import StoreClosed, StoreCorrupt, StoreError
-from flyball.store import Drafter, Entry, Snapshot, check, file
+from flyball.store import Entry, Snapshot, callers, check, file
 from flyball.store.cache import NOT_REMEMBERED, Cache
-from flyball.store.ledger import Ledger, Wish
+from flyball.store.callers import JOURNAL_MAX, Gather, GroupCommit, nothing
+from flyball.store.ledger import Ledger
 from flyball.store.turn import Turn
-
-JOURNAL_MAX: Final = 1_000_000
-"""Entries that are kept at most; at least the newest half of them stay. About 170 MB with bodies of 100 bytes."""
-
-GROUP_MAX: Final = 256
-"""Callers that are committed together. More would save little, and make the first of them wait."""
-
-SOON_MAX: Final = 4096
-"""Futures that may be waiting at once; then `transact_soon` waits for room. (A caller that blocks has only one.)"""
-
-WAIT_MAX: Final = 30.0
-"""Seconds that a caller waits for the turn to come, for example while another process is stopped in mid-commit."""
 
 READERS_MAX: Final = 4
 """Idle read connections that are kept. A fifth thread that reads at the same time opens its own, and closes it."""
@@ -59,38 +46,7 @@ _ENTRIES = (
 )
 
 
-class _Ticket(Wish):
-    """A caller's place in the line. Who waits on the spot waits for a bare lock, which costs far less than a future."""
-
-    __slots__ = ("claimed", "done", "future", "given_up")
-
-    def __init__(
-        self, keys: Sequence[Key], draft: Drafter, sync: bool, future: "Future[Entry | None] | None" = None
-    ) -> None:
-        super().__init__(keys, draft, sync)
-        self.future = future
-        self.claimed = False
-        self.given_up = False
-        self.done = threading.Lock()
-        self.done.acquire()
-
-    def claim(self) -> bool:
-        """From here on the caller gets what comes of it; False if he no longer wants it. Under the gate."""
-        if self.future is not None:
-            return self.future.set_running_or_notify_cancel()
-        self.claimed = not self.given_up
-        return self.claimed
-
-    def settle(self) -> None:
-        if self.future is None:
-            self.done.release()
-        elif self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.entry)
-
-
-class SqliteStore:
+class SqliteStore(GroupCommit):
     """States and journal in one SQLite file. `views` are SQL views (name to SELECT) for people to look at."""
 
     def __init__(
@@ -98,6 +54,7 @@ class SqliteStore:
     ) -> None:
         file.check_library()
         self._path = Path(path).resolve()
+        super().__init__(str(self._path), self._path.name)
         _refuse_inherited(self._path)
         file.prepare(self._path)
         try:
@@ -113,55 +70,15 @@ class SqliteStore:
         except BaseException:
             self._turn.close()
             raise
-        self._shut = ""
-        """Why nothing more is taken, once that is so."""
-        self._gate = threading.Lock()
-        """Held to join the line, to leave it, and to close it."""
         self._writing = threading.Lock()
         """Held to use the ledger."""
-        self._waiting: SimpleQueue[_Ticket | None] = SimpleQueue()
-        self._room = threading.BoundedSemaphore(SOON_MAX)
         self._readers: list[apsw.Connection] = []
-        self._seen = Cache()
+        self._seen: Cache[bytes] = Cache()
         self._inode = _inode(self._path)
-        self._writer = threading.Thread(target=self._run, name=f"flyball-store {self._path.name}", daemon=True)
         self._writer.start()
         _stores.add(self)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    # Writing: the callers' side.
-
-    def transact(self, keys: Sequence[Key], draft: Drafter, *, sync: bool = True) -> Entry | None:
-        ticket = _Ticket(keys, draft, sync)
-        self._submit(ticket)
-        if not ticket.done.acquire(timeout=WAIT_MAX):
-            with self._gate:
-                ticket.given_up = not ticket.claimed
-            if ticket.given_up:
-                raise StoreError(
-                    f"{self._path}: waited {WAIT_MAX:g} s for the turn to write; nothing was written",
-                    remedy="Look for a stopped process that uses the same file.",
-                )
-            ticket.done.acquire()
-        if ticket.error is not None:
-            raise ticket.error
-        return ticket.entry
-
-    def transact_soon(self, keys: Sequence[Key], draft: Drafter, *, sync: bool = True) -> "Future[Entry | None]":
-        future: Future[Entry | None] = Future()
-        ticket = _Ticket(keys, draft, sync, future)
-        self._room.acquire()
-        try:
-            self._submit(ticket)
-        except BaseException:
-            self._room.release()
-            raise
-        return future
+    # Writing.
 
     def trim(self, keep: int) -> int:
         with self._writing:
@@ -169,65 +86,30 @@ class SqliteStore:
             with self._turn:
                 forgotten = self._ledger.trim(keep)
         if forgotten:
-            self.transact_soon([], _nothing, sync=False)  # wakes the writer, which then deletes them
+            self.transact_soon([], nothing, sync=False)  # wakes the writer, which then deletes them
         return forgotten
 
-    def _submit(self, ticket: _Ticket) -> None:
-        if threading.get_ident() == self._writer.ident:
-            raise RuntimeError("a draft must not use its own store: it would wait for itself")
-        with self._gate:
-            self._refuse_if_shut()
-            self._waiting.put(ticket)
+    def _write(self, gather: Gather) -> None:
+        with self._writing, self._turn:
+            group = gather()
+            if group:
+                self._ledger.write(group)
 
-    def _refuse_if_shut(self) -> None:
-        if self._shut:
-            raise StoreClosed(self._shut)
-
-    # Writing: the writer's side.
-
-    def _run(self) -> None:
-        waiting = self._waiting
-        while (first := waiting.get()) is not None:
-            more = self._serve(first)
-            if not more:
-                break
+    def _between(self) -> None:
+        self._sweep()
+        while self._ledger.littered and self._waiting.empty():
             self._sweep()
-            while self._ledger.littered and waiting.empty():
-                self._sweep()
-            if self._ledger.cramped and waiting.empty():
-                self._make_room()
+        if self._ledger.cramped and self._waiting.empty():
+            self._make_room()
 
-    def _serve(self, first: _Ticket) -> bool:
-        """Commit the first ticket together with all that wait behind it. False if the last one was among them."""
-        group = [first]
-        more = True
-        try:
-            with self._writing, self._turn:
-                more = self._gather(group)
-                if group:
-                    self._ledger.write(group)
-        except BaseException as error:  # noqa: BLE001 - without a turn nothing is written, and the writer goes on
-            for ticket in group:
-                ticket.error = ticket.error or file.explain(error, self._path)
-        for ticket in group:
-            ticket.settle()
-        return more
+    def _explain(self, error: BaseException) -> StoreError:
+        return file.explain(error, self._path)
 
-    def _gather(self, group: list[_Ticket]) -> bool:
-        """Add whoever waits to the group, and leave out whoever no longer does. False if nobody will come any more."""
-        more = True
-        for _ in range(min(self._waiting.qsize(), GROUP_MAX - len(group))):
-            ticket = self._waiting.get()
-            if ticket is None:
-                more = False
-                break
-            group.append(ticket)
-        futures = sum(ticket.future is not None for ticket in group)
-        if futures:
-            self._room.release(futures)
-        with self._gate:
-            group[:] = [ticket for ticket in group if ticket.claim()]
-        return more
+    def _late(self) -> StoreError:
+        return StoreError(
+            f"{self._path}: waited {callers.WAIT_MAX:g} s for the turn to write; nothing was written",
+            remedy="Look for a stopped process that uses the same file.",
+        )
 
     def _sweep(self) -> None:
         """Delete some of what was forgotten, if anything was. In a turn of its own, so that nobody waits long."""
@@ -327,15 +209,10 @@ class SqliteStore:
     # Ending.
 
     def close(self) -> None:
-        if threading.get_ident() == self._writer.ident:
-            raise RuntimeError("a store cannot be closed by its own writer: it would wait for itself")
+        if not self._end_line():
+            return
         with self._gate:
-            if self._shut:
-                return
-            self._shut = f"{self._path} is closed"
-            self._waiting.put(None)
             readers, self._readers = self._readers, []
-        self._writer.join()
         for connection in readers:
             connection.close()
         with self._writing:
@@ -354,10 +231,6 @@ class SqliteStore:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
         self._turn.close()
         _inherited.add(self._inode)
-
-
-def _nothing(_: Snapshot) -> None:
-    """A draft that wants nothing."""
 
 
 def _entries(

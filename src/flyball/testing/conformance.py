@@ -425,6 +425,9 @@ class DurableStoreConformance(StoreConformance):
     processes: ClassVar[int] = 3
     """Writers in the kill campaign."""
 
+    kills: ClassVar[int] = KILLS
+    """How many of them are killed."""
+
     def open_store(self, folder: Path) -> Store:
         return type(self).opener(folder / "store")
 
@@ -472,7 +475,7 @@ class DurableStoreConformance(StoreConformance):
         """Writers that are killed at any instant (kill -9) leave a sound store, with all that was acknowledged."""
         dice = random.Random(seed)
         crew = _Crew(type(self).opener, tmp_path / "store", self.processes)
-        for _ in range(KILLS):
+        for _ in range(self.kills):
             victim = dice.randrange(self.processes)
             enough = crew.said[victim] + dice.randrange(1, 40)
             crew.listen(until=lambda: crew.said[victim] >= enough)  # noqa: B023 - used in this round only

@@ -39,6 +39,8 @@ from flyball.core.event import (
     Exited,
     Fired,
     Held,
+    Joined,
+    Left,
     Ordered,
     Raised,
     Released,
@@ -183,6 +185,8 @@ def events(by: str = "fleet") -> st.SearchStrategy[Event]:
         exits,
         st.builds(Fired, **who, id=name, trigger=name, depth=_picked(0, 1, 30), dropped=_picked("", "queue_full")),
         st.builds(Booted, units=_picked(0, 1, 100), skew=_picked(0, 1, -HOUR, 31 * DAY)),
+        st.builds(Joined, host=name, holder=name),
+        st.builds(Left, host=name, holder=name, lost=st.booleans(), runs=_picked(0, 1, 100), by=name),
         st.builds(Held, **who, scope=scope, verb=_picked(*Verb), by=person, note=name),
         st.builds(
             Released,
