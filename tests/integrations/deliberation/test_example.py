@@ -19,6 +19,7 @@ from langchain_openai import ChatOpenAI
 import flyball
 from flyball.config.settings import ModelPrice
 from flyball.config.settings import Prices as PriceSettings
+from tests.zygote import zygote_of
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "deliberation"
 MODULES = ("scripted", "model", "board")
@@ -129,11 +130,15 @@ def test_positions_that_are_none(example: Any, monkeypatch: pytest.MonkeyPatch) 
 # The whole.
 
 
-def begun(folder: Path, *arguments: str, **env: str) -> subprocess.Popen[str]:
+def env_in(folder: Path, **env: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "FLYBALL_"))}
+    return {**kept, "FLYBALL_STATE_DIR": str(folder / "state"), **env}
+
+
+def begun(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, str(EXAMPLE), *arguments],
-        env={**kept, "FLYBALL_STATE_DIR": str(folder / "state"), **env},
+        env=env_in(folder),
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -142,12 +147,8 @@ def begun(folder: Path, *arguments: str, **env: str) -> subprocess.Popen[str]:
 
 
 def run(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    with begun(folder, *arguments, **env) as process:
-        try:
-            out, err = process.communicate(timeout=120)
-        finally:
-            process.kill()
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    zygote = zygote_of("flyball.app", "flyball.integrations.deliberation", "flyball.integrations.langgraph")
+    return zygote.run(str(EXAMPLE), *arguments, cwd=folder, env=env_in(folder, **env), timeout=120)
 
 
 def result(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

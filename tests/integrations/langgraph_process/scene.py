@@ -12,12 +12,21 @@ WITHIN: Final = 30.0
 
 
 def children() -> set[int]:
-    """The processes that this one has started and that are not gone."""
+    """The forks of this process that are not gone. What other tests have started beside it, such as a database, is none
+    of them: a fork has the same command line."""
     found: set[int] = set()
     for thread in Path(f"/proc/{os.getpid()}/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             found.update(int(pid) for pid in (thread / "children").read_text(encoding="utf-8").split())
-    return found
+    return {pid for pid in found if _command(pid) in (b"", _command(os.getpid()))}
+
+
+def _command(pid: int) -> bytes:
+    """Nothing: it is dead, and not reaped."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b"gone"
 
 
 def is_alive(pid: int) -> bool:

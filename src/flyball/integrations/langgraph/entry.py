@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Literal
 
-from flyball.integrations.langgraph.guarded import GuardedGraph, Guarding
+from flyball.integrations.guarding import Guarding
+from flyball.integrations.langgraph.guarded import GuardedGraph
 from flyball.integrations.langgraph.nodes import planned
 from flyball.integrations.langgraph.options import SETTINGS, Default, check
 from flyball.integrations.langgraph.shape import validate_graph_acyclic

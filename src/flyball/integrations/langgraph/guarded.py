@@ -12,19 +12,19 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, M
 from decimal import Decimal
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from flyball.config import Settings
 from flyball.config.units import Unit
 from flyball.core.amounts import MILLION
 from flyball.core.codec import decode_state
 from flyball.core.decision import Decision
 from flyball.core.event import Cause, Event, Released
 from flyball.core.failure import FINGERPRINT_VERSION, fingerprint
-from flyball.core.policy import AnyPolicy, Key
+from flyball.core.policy import Key
 from flyball.core.time import Instant, Span, span
 from flyball.errors import FlyballError
 from flyball.governor import Governor
+from flyball.integrations.guarding import Guarding
 from flyball.integrations.langgraph.errors import GraphChanged, GraphRefused, graph_refusal, with_outcome
 from flyball.integrations.langgraph.inline import InlineRun
 from flyball.integrations.langgraph.money import depth
@@ -74,21 +74,6 @@ TO: Final = "branch:to:"
 """How LangGraph names the channel that leads to a node."""
 TASKS: Final = "__pregel_tasks"
 """The channel of what was sent to nodes."""
-
-
-class Guarding(Protocol):
-    """What is needed of a guard (`flyball.open()`)."""
-
-    @property
-    def settings(self) -> Settings:
-        """The settings."""
-
-    @property
-    def governor(self) -> Governor:
-        """Who decides."""
-
-    def define_work(self, unit: Unit, *own: AnyPolicy) -> Callable[[str, Event, Decision], None]:
-        """Put a piece of work under the guard."""
 
 
 class GraphBlock(WatchedBlock):
