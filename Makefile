@@ -2,7 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= auto
+# One more than there are cores: a third of the tests wait for something.
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+
+# Tests start thousands of processes: where nothing compiled may be kept, each would compile all of flyball anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-fast chromium promtool lint bench docs screenshots clean
 .DEFAULT_GOAL := help

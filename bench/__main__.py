@@ -1,9 +1,9 @@
-"""`make bench`: all comparisons, a row each. `python -m bench.heart`, `.api`, `.calls`, `.conditions`, `.graphs`,
-`.metrics`, `.page`, `.rules`, `.store`, `.processes` run a part."""
+"""`make bench`: all comparisons, a row each. `python -m bench.heart`, `.api`, `.calls`, `.conditions`, `.fleet`,
+`.graphs`, `.metrics`, `.page`, `.postgres`, `.rules`, `.store`, `.processes` run a part."""
 
 import sys
 
-from bench import api, calls, conditions, graphs, heart, metrics, page, processes, rules, store
+from bench import api, calls, conditions, fleet, graphs, heart, metrics, page, postgres, processes, rules, store
 from bench.measure import Row
 
 
@@ -17,7 +17,9 @@ def main() -> int:
         ("Graphs", graphs.rows),
         ("Rules", rules.run),
         ("Durable (SQLite)", store.run),
+        ("Durable (PostgreSQL)", postgres.run),
         ("Processes", processes.run),
+        ("A fleet on many hosts", fleet.run),
         ("Metrics", metrics.run),
         ("The API", api.run),
         ("The page", page.run),

@@ -31,6 +31,8 @@ BAD_SELECTOR = "bad_selector"
 
 ELSEWHERE = {
     "agents/budget.py",
+    "celery/poison.py",
+    "dbos/poison.py",
     "night/worker.py",
     "send_webhook.py",
     "sessions/worker.sh",
@@ -38,6 +40,8 @@ ELSEWHERE = {
     RESUME_LOOP,
     *(f"{BAD_SELECTOR}/{name}.py" for name in ("__main__", "page")),
     *(f"deliberation/{name}.py" for name in ("__main__", "board", "model", "scripted")),
+    *(f"temporal/{name}.py" for name in ("__main__", "worker")),
+    *(f"fleet/{name}.py" for name in ("database", "three_hosts", "worker")),
 }
 """Run where its law is tested, or by another example."""
 

@@ -6,15 +6,14 @@ each policy one test is named here that is enough to miss it: to run them all ea
 
 import os
 import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from flyball.policies import ALL
 from tests.acceptance.harness import WITHOUT
+from tests.zygote import ROOT, Zygote
 
-ROOT = Path(__file__).parents[1]
 SECONDS_MAX = 120
 """For one run of a few tests, which takes a second or two: long enough for a machine that is busy."""
 
@@ -44,31 +43,38 @@ MISSED_BY = {
 }
 
 
-def acceptance(*tests: str, without: str = "") -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    """To import pytest and flyball takes longer than the tests."""
+    zygote = Zygote("pytest", "hypothesis", "flyball.config", "flyball.store.postgres", "flyball.store.sqlite")
+    yield zygote
+    zygote.close()
+
+
+def acceptance(zygote: Zygote, *tests: str, without: str = "") -> subprocess.CompletedProcess[str]:
     """Run acceptance tests without a policy, up to the first that fails."""
-    options = ("-x", "-q", "-p", "no:cacheprovider", "-k", "not sqlite")
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *(f"tests/acceptance/{test}" for test in tests)],
+    options = ("-x", "-q", "-p", "no:cacheprovider", "-k", "not sqlite and not postgres")
+    return zygote.run(
+        "pytest",
+        *options,
+        *(f"tests/acceptance/{test}" for test in tests),
         cwd=ROOT,
         # Plugins that these tests do not need take longer to import than the tests to run.
         env={**os.environ, WITHOUT: without, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
-        text=True,
         timeout=SECONDS_MAX,
-        check=False,
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [policy.__name__ for policy in ALL])
-def test_policy_is_missed(policy: str) -> None:
+def test_policy_is_missed(zygote: Zygote, policy: str) -> None:
     """Without this policy an acceptance test fails."""
-    run = acceptance(MISSED_BY[policy], without=policy)
+    run = acceptance(zygote, MISSED_BY[policy], without=policy)
     assert run.returncode == pytest.ExitCode.TESTS_FAILED, run.stdout + run.stderr
 
 
 @pytest.mark.slow
-def test_nothing_is_missed_when_nothing_is_left_out() -> None:
+def test_nothing_is_missed_when_nothing_is_left_out(zygote: Zygote) -> None:
     """With all policies the same tests pass: it is the missing one that makes them fail."""
-    run = acceptance(*MISSED_BY.values())
+    run = acceptance(zygote, *MISSED_BY.values())
     assert run.returncode == pytest.ExitCode.OK, run.stdout + run.stderr

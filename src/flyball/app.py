@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from flyball.config.plan import Plan
-from flyball.control.tables import failures_view
+from flyball.control.tables import failures_view, postgres_failures_view
 from flyball.core.name import IN_WORDS, is_name
 from flyball.errors import FlyballError
 from flyball.governor import Governor
 from flyball.store import Store
+from flyball.store.address import without_password
 from flyball.store.memory import MemoryStore
 from flyball.store.sqlite import SqliteStore
 
@@ -38,26 +39,53 @@ CHANGES: Final = "state.db-wal"
 """The file in the state folder that every commit changes."""
 
 
-def open_store(settings: "Settings", env: Mapping[str, str]) -> SqliteStore:
-    """The store of the state folder, made if it is not there. Close it after use."""
+def is_fresh(settings: "Settings", env: Mapping[str, str]) -> bool:
+    """Nothing ran here yet: there is no store, and to look makes none. A database that many share is never fresh."""
+    return not settings.store and not (_folder(env) / "state.db").exists()
+
+
+def store_name(settings: "Settings", env: Mapping[str, str]) -> str:
+    """Where it is, for people."""
+    return without_password(settings.store) if settings.store else str(_folder(env) / "state.db")
+
+
+def open_store(settings: "Settings", env: Mapping[str, str]) -> Store:
+    """The store of the settings, made if it is not there. Close it after use."""
     return _opener(settings, env)()
 
 
-def _opener(settings: "Settings", env: Mapping[str, str]) -> Callable[[], SqliteStore]:
-    """Opens the store of the state folder: in this process, or in that of an agent."""
-    return _opener_of(settings.quarantine.max_failures_before_quarantine, settings.journal.max_entries, env)
+def _opener(settings: "Settings", env: Mapping[str, str]) -> Callable[[], Store]:
+    """Opens the store of the settings: in this process, or in that of an agent."""
+    quarantined_at = settings.quarantine.max_failures_before_quarantine
+    return _opener_of(settings.store, quarantined_at, settings.journal.max_entries, env)
 
 
-def _opener_of(quarantined_at: int, journal_max: int, env: Mapping[str, str]) -> Callable[[], SqliteStore]:
+def _opener_of(url: str, quarantined_at: int, journal_max: int, env: Mapping[str, str]) -> Callable[[], Store]:
+    if url:
+        return functools.partial(_open_postgres, url, quarantined_at=quarantined_at, journal_max=journal_max)
     path = (_folder(env) / "state.db").absolute()
     return functools.partial(
         SqliteStore, path, views={"failures": failures_view(quarantined_at)}, journal_max=journal_max
     )
 
 
+def _open_postgres(url: str, *, quarantined_at: int, journal_max: int) -> Store:
+    try:
+        from flyball.store.postgres import PostgresStore  # noqa: PLC0415 - only where the settings want it
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != "psycopg":
+            raise
+        raise FlyballError(
+            "the store is a PostgreSQL, and what speaks to it is not installed",
+            remedy="Install it: `pip install 'flyball-governor[fleet]'`.",
+        ) from None
+    views = {"failures": postgres_failures_view(quarantined_at)}
+    return PostgresStore(url, views=views, journal_max=journal_max)
+
+
 def open_planned(plan: Plan, env: Mapping[str, str]) -> Governor:
     """The governor of a daemon, which has a plan and no settings."""
-    return Governor(plan.policies, _opener_of(plan.quarantined_at, plan.journal_max, env)())
+    return Governor(plan.policies, _opener_of(plan.store, plan.quarantined_at, plan.journal_max, env)())
 
 
 def open_governor(settings: "Settings", env: Mapping[str, str]) -> Governor:

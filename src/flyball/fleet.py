@@ -1,11 +1,14 @@
-"""The fleet: all units of one settings file, each at its post; who waits for whom, and who is restarted with whom."""
+"""The fleet: all units of one settings file, each at its post; who waits for whom, and who is restarted with whom.
+
+Where many hosts share the units, a host has a post for each, and starts those of the items that it takes.
+"""
 
 import asyncio
 import contextlib
 import logging
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,14 +20,16 @@ from flyball.control.news import News
 from flyball.control.text import describe, one_line
 from flyball.core.decision import Decision
 from flyball.core.event import Beat, Cause, Event, Exited
+from flyball.core.time import Span
 from flyball.errors import FlyballError
 from flyball.governor import Governor
+from flyball.placing.items import Item, items
 from flyball.runtimes import kept
 from flyball.runtimes.before import RESTARTS, REVISIONS, is_again, restarts_key, revised
 from flyball.runtimes.bridge import bring, submit
 from flyball.runtimes.flag import Flag
 from flyball.runtimes.guardian import Guard
-from flyball.runtimes.holder import is_gone, me
+from flyball.runtimes.holder import daemon, is_gone, me
 from flyball.runtimes.kept import Record
 from flyball.runtimes.post import Pace, Post
 from flyball.runtimes.process import ProcessHands, kernel, strays
@@ -60,10 +65,28 @@ class Changes(NamedTuple):
 class Fleet:
     """Looks after the units."""
 
-    def __init__(self, plan: Plan, governor: Governor, folder: Path, guard: Guard | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        governor: Governor,
+        folder: Path,
+        guard: Guard | None,
+        *,
+        placed: bool = False,
+        may_begin: Callable[[], bool] = lambda: True,
+        gone: Callable[[str], bool] = is_gone,
+    ) -> None:
+        """`placed`: many hosts share the units, and this one starts what it takes. `may_begin` is asked right before
+        each start."""
         self.plan = plan
         self.governor = governor
-        self.holder = me()
+        self.holder = daemon(plan.host.name) if placed else me()
+        self._placed, self._may_begin = placed, may_begin
+        self.gone = gone
+        """Says of a holder of runs whether it is certainly no more."""
+        self._taken: dict[str, asyncio.Event] = {}
+        """Items that this host has: set when they are left."""
+        self._item_of = _items_of(plan)
         self.posts: dict[str, Post] = {}
         self._kept, self._logs, self._sockets = folder / kept.FOLDER, folder / "logs", folder / "notify"
         self._sessions = folder / "sessions"
@@ -71,6 +94,8 @@ class Fleet:
         self._pace = Pace(plan.jitter)
         self._turns = Turns()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._numbers: dict[str, Iterator[int]] = {}
+        """Of each unit's runs, for as long as this daemon lives: a unit that comes back is called on."""
         self._ups: dict[str, asyncio.Event] = {}
         self._leaders: dict[str, str] = {}
         """Of groups that are being restarted: the one that failed, and that the others wait for."""
@@ -81,8 +106,9 @@ class Fleet:
 
     # The beginning.
 
-    async def begin(self) -> None:
-        """Find out what lives and what was lost, have the governor judge that, then start the units."""
+    async def begin(self, *, others: int = 0) -> None:
+        """Find out what lives and what was lost, have the governor judge that, then start the units. `others` are hosts
+        on which the fleet runs already."""
         for unit in self.plan.units:
             self._put(unit)
         for rule in self.plan.rules:  # what was lost of theirs is judged by their own safeguards, too
@@ -94,11 +120,14 @@ class Fleet:
             self.governor.boot,
             self.holder,
             units=len(self.posts) + len(self.plan.rules),
-            gone=lambda holder: holder in lost or is_gone(holder),
+            others=others,
+            gone=lambda holder: holder in lost or self.gone(holder),
         )
         if not decision.proceeds:
             log.warning("nothing is started: %s", "; ".join(reason.text for reason in decision.reasons))
         changed = await self.revise(self.plan.units)
+        if self._placed:
+            return
         restarts = await asyncio.to_thread(self.governor.store.states, RESTARTS)
         for place, (name, post) in enumerate(list(self.posts.items()), 1):
             if self.posts.get(name) is not post:  # other settings came meanwhile
@@ -118,7 +147,7 @@ class Fleet:
 
     def _end_strays(self, spared: AbstractSet[tuple[str, str]]) -> None:
         """End what still runs of a supervisor that was killed together with its guardian."""
-        runs = {(unit, run) for unit, run, live in self.governor.live_runs() if is_gone(live.holder)}
+        runs = {(unit, run) for unit, run, live in self.governor.live_runs() if self.gone(live.holder)}
         runs |= {(unit, marks.of_worker(run)) for unit, run in runs}
         ended = strays.end(runs - spared, kernel.detect())
         if ended:
@@ -131,12 +160,14 @@ class Fleet:
         beats: list[Beat] = []
         for record in records:
             post = self.posts.get(record.unit)
-            if post is not None and post.adopt(record):
+            if post is not None and not self._placed and post.adopt(record):
                 beats.append(Beat(unit=record.unit, run=record.run, labels=post.unit.labels, silent=True))
                 log.info("%s lives on as process %d", record.unit, record.pid, extra={"unit": record.unit})
                 continue
             if post is None:
-                await self._end_stranger(record)
+                await self._end_stranger(record, "removed", "is in the settings no more")
+            elif self._placed:  # it lived on under a lease that is over: another host may have the unit by now
+                await self._end_stranger(record, "lease", "lived on, and may be another host's by now")
             lost.add(record.holder)
             kept.forget(self._kept, record.unit)
         # Many at once and after all are watched: few commits, and none of them takes time from the watching.
@@ -151,15 +182,49 @@ class Fleet:
             answers += await asyncio.gather(*[submit(self.governor, event) for event in some])
         return answers
 
-    async def _end_stranger(self, record: Record) -> None:
+    async def _end_stranger(self, record: Record, error: str, why: str) -> None:
         """It outlived its supervisor, and nobody wants it any more."""
         unit = Unit(name=record.unit, command=("",))
         life = ProcessHands(unit, logs=self._logs).adopt(record.pid, record.started, record.run)
         if life is not None:
-            log.info("%s is in the settings no more: ended", record.unit, extra={"unit": record.unit})
+            log.info("%s %s: ended", record.unit, why, extra={"unit": record.unit})
             await life.end(unit.grace)
-            exited = Exited(unit=record.unit, run=record.run, cause=Cause.STOPPED, error="removed")
+            exited = Exited(unit=record.unit, run=record.run, cause=Cause.STOPPED, error=error)
             await submit(self.governor, exited)
+
+    # Where many hosts share the units.
+
+    async def take(self, item: Item) -> None:
+        """Start the units of an item; returns when they were left, and nothing of them runs here any more."""
+        left = self._taken[item.name] = asyncio.Event()
+        for place, name in enumerate(self._names_of(item.name), 1):
+            if self._taken.get(item.name) is not left:  # it is being left already
+                break
+            if self._item_of.get(name) == item.name and name not in self._tasks:  # other settings may have come
+                self._start(name)
+            if place % STARTED_TOGETHER == 0:
+                await self._asked()
+        await left.wait()
+
+    async def leave(self, item: Item) -> None:
+        """End the units of an item, in order, so that another host may take it."""
+        left = self._taken.pop(item.name, None)
+        if left is None:
+            return
+        names = [name for name in self._names_of(item.name) if name in self._tasks]
+        await self._end_in_order(names)
+        for name in names:
+            self._forget(name)
+            if name in self.posts:
+                self._put(self.posts[name].unit)
+        left.set()
+
+    def _names_of(self, item: str) -> list[str]:
+        return [name for name in self.posts if self._item_of.get(name) == item]
+
+    def is_here(self, name: str) -> bool:
+        """Whether it is this host that runs that unit, or would."""
+        return not self._placed or self._item_of.get(name) in self._taken
 
     async def revise(self, units: Iterable[Unit | Rule]) -> set[str]:
         """Tell the governor of definitions that changed: that may clear failures. Those that did."""
@@ -184,6 +249,8 @@ class Fleet:
             kept_folder=self._kept,
             guard=self._guard,
             turns=self._turns,
+            numbers=self._numbers.setdefault(unit.name, count(1)),
+            may_begin=self._may_begin,
         )
         self.posts[unit.name] = post
         return post
@@ -203,24 +270,31 @@ class Fleet:
         changed = tuple(name for name, unit in after.items() if name in before and unit != before[name])
         await self.revise(after[name] for name in (*added, *changed))
         self.governor.panel.replace(plan.policies, plan.own)
-        self.plan = plan
+        self.plan, self._item_of = plan, _items_of(plan)
         self._pace.jitter = plan.jitter
-        await asyncio.gather(*(self._end(name) for name in (*removed, *changed)))
+        strangers = [name for name in self._tasks if name in after and not self.is_here(name)]
+        await asyncio.gather(*(self._end(name) for name in {*removed, *changed, *strangers}))
+        for name in {*removed, *strangers}:
+            self._forget(name)
         for name in removed:
             del self.posts[name]
-            self._tasks.pop(name, None)
-            self._ups.pop(name, None)
-            self._troubled.discard(name)
         for name in (*added, *changed):
             self._put(after[name])
-            self._start(name)
+        for name in set(strangers).difference(changed):
+            self._put(after[name])
+        joined = [name for name in after if self._placed and name not in self._tasks]
+        for name in dict.fromkeys((*added, *changed, *joined)):
+            if self.is_here(name):
+                self._start(name)
         return Changes(added, removed, changed, len(after) - len(added) - len(changed))
 
     # The end.
 
     async def end(self, *, spare_kept: bool = False) -> None:
         """End all units: each after those that need it."""
-        names = [name for name, post in self.posts.items() if not (spare_kept and post.is_kept)]
+        await self._end_in_order([name for name, post in self.posts.items() if not (spare_kept and post.is_kept)])
+
+    async def _end_in_order(self, names: Sequence[str]) -> None:
         needed_by: dict[str, list[asyncio.Event]] = {name: [] for name in self.posts}
         ended = {name: asyncio.Event() for name in names}
         for name in names:
@@ -234,6 +308,19 @@ class Fleet:
             ended[name].set()
 
         await asyncio.gather(*map(end, names))
+
+    def _forget(self, name: str) -> None:
+        """It is not looked after any more."""
+        self._tasks.pop(name, None)
+        self._ups.pop(name, None)
+        self._troubled.discard(name)
+        for group, leader in list(self._leaders.items()):
+            if leader == name:
+                del self._leaders[group]
+
+    async def abandon(self, grace: Span) -> None:
+        """End every process, and nothing more: whoever takes over tells what became of the runs."""
+        await asyncio.gather(*(post.abandon(grace) for post in self.posts.values()))
 
     def hurry(self) -> None:
         """End without grace what is being ended."""
@@ -250,7 +337,8 @@ class Fleet:
 
     async def ordered(self, unit: str, verb: str) -> None:
         """Somebody gave an order, to that unit or to all."""
-        posts = [self.posts[name] for name in ([unit] if unit else list(self.posts)) if name in self.posts]
+        names = [unit] if unit else list(self.posts)
+        posts = [self.posts[name] for name in names if name in self.posts and self.is_here(name)]
         await asyncio.gather(*(post.order(verb) for post in posts))
 
     # What posts ask and tell.
@@ -306,8 +394,13 @@ class Fleet:
     def say(self, name: str, event: Event, decision: Decision) -> None:
         """One line, if it is news."""
         if self._news.hear(name, event, decision):
-            text = one_line(describe(event, decision, time.time_ns() // 1000))
+            text = one_line(describe(event, decision, self.governor.clock.now()))
             log.info("%s %s", name, text, extra=named(name, event, decision))
+
+
+def _items_of(plan: Plan) -> dict[str, str]:
+    """The item that each unit belongs to."""
+    return {unit: item.name for item in items(plan) for unit in item.units}
 
 
 def pids(posts: Mapping[str, Post]) -> dict[str, int]:

@@ -9,20 +9,20 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 import msgspec
 
 from flyball.core.codec import decode_body, decode_state, encode, encode_body, readable_state
-from flyball.core.decision import PROCEED, Decision, Verb
-from flyball.core.event import Answered, Beat, Booted, Cause, Event, Exited, Stepped
+from flyball.core.decision import PROCEED, Decision, Verb, proceed
+from flyball.core.event import Answered, Beat, Booted, Cause, Event, Exited, Start, Stepped
 from flyball.core.failure import FINGERPRINT_VERSION, fingerprint
 from flyball.core.panel import Docket, Panel
 from flyball.core.policy import AnyPolicy, Key, Outcome, State, Unreadable, answer_of, weigh
 from flyball.core.time import Instant
 from flyball.policies.exclusive import Exclusive, Live
 from flyball.policies.exclusive import State as Leases
-from flyball.store import Draft, Entry, Line, Snapshot, Store
+from flyball.store import Clock, Draft, Entry, Line, SharedStore, Snapshot, Store
 from flyball.store.checkpoints import INDEX as CHECKPOINTS
 
 log = logging.getLogger(__name__)
@@ -32,6 +32,9 @@ DECODED_MAX: Final = 262_144
 
 ENTRIES_MAX: Final = 1_000
 """Entries of the journal in memory at a time."""
+
+REAPED_TOGETHER: Final = 500
+"""Runs that are reported as lost at once, in few commits: those of a host that died are to be begun elsewhere soon."""
 
 UNSYNCED: Final = (Stepped, Beat)
 """Steps that were made and signs of life gate nothing: they survive kill -9 without waiting for the disk. Unless a
@@ -46,18 +49,6 @@ NOT_WEIGHED: Final = Decision(Verb.STOP)
 """Of a case that the store has not called yet: nothing follows from it."""
 
 VERB_NAMES: Final = tuple(verb.name.lower() for verb in Verb)
-
-
-class Clock(Protocol):
-    """Where the present comes from."""
-
-    def now(self) -> Instant:
-        """The present."""
-        ...
-
-    def catch_up(self, instant: Instant) -> Instant:
-        """The journal is ahead of this clock: go on from there. Returns the present, not before that instant."""
-        ...
 
 
 class SystemClock:
@@ -89,7 +80,7 @@ class Governor:
     def __init__(self, policies: Panel | Sequence[AnyPolicy], store: Store, clock: Clock | None = None) -> None:
         self.panel = policies if isinstance(policies, Panel) else Panel(policies)
         self.store = store
-        self.clock = clock or SystemClock()
+        self.clock: Clock = clock or (store.clock if isinstance(store, SharedStore) else SystemClock())
         self._decoded: dict[Key, tuple[bytes, State]] = {}
 
     def submit(self, event: Event, rows: Rows = NO_ROWS) -> Decision:
@@ -125,6 +116,33 @@ class Governor:
                 answer.set_result(case.decision)
 
         self.store.transact_soon(case.docket.keys, case.draft, sync=case.sync).add_done_callback(committed)
+        return answer
+
+    def submit_again_soon(self, event: Start | Exited, rows: Rows = NO_ROWS) -> "Future[Decision]":
+        """The same, where it is not known whether it was written the first time (StoreUnsure): what was, is not counted
+        twice. A start that was granted then is granted still; after an exit that was told then, ask what follows."""
+        case = _Case(self, event, rows)
+        answer: Future[Decision] = Future()
+        answer.set_running_or_notify_cancel()
+
+        def draft(snapshot: Snapshot) -> Draft | None:
+            live = _leases(snapshot, event.unit).runs.get(event.run)
+            if isinstance(event, Start) and live is not None and live.holder == event.holder:
+                case.decision = proceed(live.until)
+                return None
+            if isinstance(event, Exited) and live is None and case.tells_who_lives:
+                case.decision = PROCEED
+                return None
+            return case.draft(snapshot)
+
+        def committed(future: "Future[Entry | None]") -> None:
+            error = future.exception()
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(case.decision)
+
+        self.store.transact_soon(case.docket.keys, draft, sync=case.sync).add_done_callback(committed)
         return answer
 
     def report_and_ask_soon(self, fact: Event, request: Event) -> "Future[tuple[Decision, Decision | None]]":
@@ -169,6 +187,22 @@ class Governor:
 
         return case.decision if self.store.transact(case.docket.keys, draft, sync=True) is not None else None
 
+    def submit_changing(
+        self, fact: Event, keys: Sequence[Key], change: Callable[[Snapshot], Rows | None]
+    ) -> Decision | None:
+        """Report a fact together with records that are no policy's: `change` sees those of the keys inside the
+        transaction, and says what becomes of them. The answer; None if it says that there is nothing to report."""
+        case = _Case(self, fact)
+
+        def draft(snapshot: Snapshot) -> Draft | None:
+            rows = change(snapshot)
+            if rows is None:
+                return None
+            case.rows = rows
+            return case.draft(snapshot)
+
+        return case.decision if self.store.transact([*case.docket.keys, *keys], draft, sync=True) is not None else None
+
     def submit_living(self, fact: Event) -> Decision | None:
         """Report a fact of a run if that run lives: how one ended that was given up as lost is on record already. The
         answer; None if it was not reported."""
@@ -202,14 +236,16 @@ class Governor:
             after = entries[-1].seq
         return None
 
-    def boot(self, holder: str, *, units: int = 0, gone: Callable[[str], bool] | None = None) -> Decision:
+    def boot(
+        self, holder: str, *, units: int = 0, others: int = 0, gone: Callable[[str], bool] | None = None
+    ) -> Decision:
         """A supervisor starts on this store: runs that nobody will report are reported as lost, then the storm and
         clock policies judge. `gone` says of a holder whether it is dead; without it, only this holder's own old runs
-        and those with a lease that ran out are lost."""
+        and those with a lease that ran out are lost. `others` are hosts on which the fleet runs already."""
         last = self.store.read(())
         skew = self.clock.now() - last.at if last.seq else 0
         self.reap(lambda other: other == holder or (gone is not None and gone(other)))
-        return self.submit(Booted(holder=holder, units=units, skew=skew))
+        return self.submit(Booted(holder=holder, units=units, skew=skew, others=others))
 
     def live_runs(self, unit: str | None = None) -> list[tuple[str, str, Live]]:
         """The runs (of that unit) that were granted and have not exited, as unit, run and lease. Of leases that cannot
@@ -227,9 +263,15 @@ class Governor:
 
     def reap(self, gone: Callable[[str], bool] | None = None, *, unit: str | None = None) -> int:
         """Report as lost every live run (of that unit) whose lease ran out or whose holder is gone; how many."""
-        return sum(self._report_lost(whose, run, live, gone) for whose, run, live in self.live_runs(unit))
+        lost, live = 0, self.live_runs(unit)
+        for first in range(0, len(live), REAPED_TOGETHER):
+            some = [self._report_lost(*one, gone) for one in live[first : first + REAPED_TOGETHER]]
+            lost += sum(reported.result() is not None for reported in some)
+        return lost
 
-    def _report_lost(self, unit: str, run: str, live: Live, gone: Callable[[str], bool] | None) -> bool:
+    def _report_lost(
+        self, unit: str, run: str, live: Live, gone: Callable[[str], bool] | None
+    ) -> "Future[Entry | None]":
         """Report one run as lost, unless it turns out, inside the transaction, that it exited or renewed its lease."""
         holder = live.holder or "an unnamed process"
         exited = Exited(
@@ -243,13 +285,18 @@ class Governor:
             detail=f"nobody reported the end of this run; it was held by {holder}",
         )
 
+        case = _Case(self, exited)
+
         def lost(snapshot: Snapshot) -> bool:
             found = _leases(snapshot, unit).runs.get(run)
             if found is None:
                 return False
             return found.until <= max(self.clock.now(), snapshot.at) or (gone is not None and gone(found.holder))
 
-        return self.submit_if(exited, lost) is not None
+        def draft(snapshot: Snapshot) -> Draft | None:
+            return case.draft(snapshot) if lost(snapshot) else None
+
+        return self.store.transact_soon(case.docket.keys, draft, sync=True)
 
     def states_in(self, docket: Docket, snapshot: Snapshot) -> Sequence[State | None]:
         """The states of a docket's policies; None where one rests. Decoded once for as long as the store hands out the
@@ -348,8 +395,12 @@ class _Case:
         would take the place of what another run has kept since."""
         if self.docket.refused is not None:
             return self.decision.proceeds
-        judged = Key(Exclusive.NAME, "unit", self.event.unit) in self.docket.places
-        return not (self.event.run and judged) or _lives(self.event, snapshot)
+        return not (self.event.run and self.tells_who_lives) or _lives(self.event, snapshot)
+
+    @property
+    def tells_who_lives(self) -> bool:
+        """Whether the records that it concerns say which runs of the unit live."""
+        return Key(Exclusive.NAME, "unit", self.event.unit) in self.docket.places
 
 
 def _lives(event: Event, snapshot: Snapshot) -> bool:

@@ -12,10 +12,10 @@ import logging
 import os
 import signal
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Final, Literal, Self, TypeVar, get_args
@@ -106,7 +106,7 @@ class Guard:
         name: str,
         file: Path | None = None,
         reopen: Callable[[], Store] | None = None,
-        sleep: Sleep = sleep_until,
+        sleep: Sleep | None = None,
     ) -> None:
         self.settings = settings
         self.governor = governor
@@ -116,7 +116,7 @@ class Guard:
         """The file that every commit of the store changes, in the state folder."""
         self._reopen = reopen
         """Opens the store in another process; None: that cannot be."""
-        self._sleep = sleep
+        self._sleep: Sleep = sleep or partial(sleep_until, now=governor.clock.now)
         self._agents: dict[str, Agent] = {}
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._works: OrderedDict[str, None] = OrderedDict()
@@ -493,7 +493,7 @@ class Guard:
     def _say(self, name: str, event: Event, decision: Decision) -> None:
         """One line, if it is news."""
         if self._news.hear(name, event, decision):
-            log.info("%s %s", name, one_line(describe(event, decision, time.time_ns() // 1000)))
+            log.info("%s %s", name, one_line(describe(event, decision, self.governor.clock.now())))
 
 
 @contextmanager

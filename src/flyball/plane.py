@@ -15,6 +15,7 @@ import msgspec
 
 from flyball import app
 from flyball.config.plan import OFF, Plan
+from flyball.control.alerts import inbox
 from flyball.control.alerts.records import forget
 from flyball.control.board import PROBLEMS_MAX, Board
 from flyball.control.context import Args, Caller, CommandError, Context, Right
@@ -24,7 +25,7 @@ from flyball.control.web import ADDRESS
 from flyball.control.web.tokens import Tokens
 from flyball.errors import FlyballError
 from flyball.governor import Governor
-from flyball.runtimes.doorbell import Doorbell
+from flyball.runtimes.doorbell import doorbell
 from flyball.store import Store
 
 if TYPE_CHECKING:
@@ -59,10 +60,14 @@ class Plane:
         ask: Callable[[Caller, str, Args], Awaitable[Any]],
         context: Callable[[Caller, Past], Context],
         store_trouble: Callable[[], str],
+        speaks: bool = True,
     ) -> None:
+        """`speaks`: whether it is this daemon that tells people, and listens to its bot. Of a fleet on many hosts one
+        does: see `speak`."""
         self._governor, self._plan, self._folder = governor, plan, folder
         self._begun_with: Final = plan.http
         self._ask, self._context, self._store_trouble = ask, context, store_trouble
+        self._speaks, self._is_ready = speaks, False
         self._loop = asyncio.get_running_loop()
         past = Past()
         self.board: Final = Board(lambda: context(WATCHER, past).look(), lambda: context(WATCHER, past).trouble)
@@ -81,27 +86,48 @@ class Plane:
         """The token of the bot whose buttons alerts may have."""
         self._telegram: TelegramBot | None = None
         self._tracer: Tracer | None = None
+        self._owed: asyncio.Task[None] | None = None
+        """What the daemon before this one owes people."""
 
     async def open(self) -> None:
         """Before the units: an address that is taken is told by `up`, and what happens from now on is counted and
         told."""
         await self._open_web()
         await self._begin_traces(self._plan.traces)
-        await self._use_alerts(self._plan)
+        if self._speaks:
+            await self._use_alerts(self._plan)
+        elif self._plan.alerts.channels:
+            self._owed = self._loop.create_task(self._tell_back())
 
     async def ready(self) -> None:
         """The units are begun: now there is something to order."""
-        await self._use_telegram(self._plan.telegram)
+        self._is_ready = True
+        if self._speaks:
+            await self._use_telegram(self._plan.telegram)
         if self._web is not None:
             self._web.ready()
+
+    async def speak(self) -> None:
+        """From now on it is this host that tells people, and listens to its bot."""
+        self._speaks = True
+        await self._use_alerts(self._plan)
+        if self._is_ready:
+            await self._use_telegram(self._plan.telegram)
+
+    async def fall_silent(self) -> None:
+        """From now on it is another one."""
+        self._speaks = False
+        await self._use_telegram(None)
+        await self._end_alerts()
 
     async def change(self, plan: Plan) -> None:
         """Other settings. Those of the page are read at the start alone."""
         self._plan = plan
         if self.later:
             log.warning("%s", self.later)
-        await self._use_telegram(plan.telegram)
-        await self._use_alerts(plan)
+        if self._speaks:
+            await self._use_telegram(plan.telegram)
+            await self._use_alerts(plan)
         if self._metrics is not None:
             self._metrics.reserve(self._context(WATCHER, Past()).named)
 
@@ -115,12 +141,18 @@ class Plane:
         tracer, self._tracer = self._tracer, None
         if tracer is not None:
             await asyncio.to_thread(tracer.stop)
-        if self._alerts is not None:
-            await self._alerts.stop()
+        if self._owed is not None:
+            self._owed.cancel()
+        await self._end_alerts()
 
     @property
     def trouble(self) -> str:
         return self._telegram.trouble if self._telegram is not None else ""
+
+    @property
+    def address(self) -> str:
+        """Where the page is; nothing: there is none."""
+        return self._web.address if self._web is not None else ""
 
     @property
     def later(self) -> str:
@@ -135,8 +167,12 @@ class Plane:
 
     def tell(self, rule: str, text: str) -> None:
         """What a rule wants people to know. What it asks them is in the journal already."""
-        if self._alerts is not None and rule:
+        if not rule:
+            return
+        if self._alerts is not None:
             self._alerts.tell(rule, text)
+        elif self._plan.alerts.channels:  # it is for the host that speaks
+            inbox.put(self._governor, unit=rule, text=text)
 
     # What the web knows of a daemon.
 
@@ -149,7 +185,7 @@ class Plane:
 
     def doorbell(self, ring: Callable[[], None]) -> Callable[[], None]:
         """Ring in the running loop whenever the journal grows, until what this returns is called."""
-        return Doorbell(self.store, self._folder / app.CHANGES, ring, events=()).close
+        return doorbell(self.store, self._folder / app.CHANGES, ring, events=()).close
 
     @property
     def metrics(self) -> Callable[[], bytes] | None:
@@ -257,13 +293,35 @@ class Plane:
         settings = plan.alerts
         token = plan.telegram.token if plan.telegram is not None else ""
         if self._alerts is not None and (self._alerts.settings, self._listens_to) != (settings, token):
-            await self._alerts.stop()
-            self._alerts = None
+            await self._end_alerts()
         self._listens_to = token
         if not settings.channels:
             await asyncio.to_thread(forget, self._governor)
         elif self._alerts is None:
             from flyball.control.alerts.opening import open_service  # noqa: PLC0415 - in memory only where it is used
 
-            self._alerts = open_service(self._governor, settings, self._folder, bot=token)
+            self._alerts = open_service(
+                self._governor,
+                settings,
+                self._folder,
+                bot=token,
+                trouble=self._store_trouble,
+                who=self._context(WATCHER, Past()).host,
+                lease=plan.host.lease if plan.store else 0,
+            )
             await self._alerts.start()
+
+    async def _tell_back(self) -> None:
+        """Meanwhile: a channel may be slow, and nobody waits for it."""
+        from flyball.control.alerts.opening import tell_back  # noqa: PLC0415 - in memory only where there are alerts
+
+        who = self._context(WATCHER, Past()).host
+        try:
+            await tell_back(self._governor, self._plan.alerts, self._folder, who)
+        except Exception:  # a fault of ours must not be found at the daemon's end
+            log.exception("that the store is back could not be told")
+
+    async def _end_alerts(self) -> None:
+        alerts, self._alerts = self._alerts, None
+        if alerts is not None:
+            await alerts.stop()

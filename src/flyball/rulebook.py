@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flyball.config.plan import Plan
 from flyball.config.rules import Cron, Every, FileChange, Startup, UnitEvent, Webhook
-from flyball.control.past import Past
+from flyball.control.past import RULE, Past
 from flyball.control.views import Look
 from flyball.core.codec import readable_state
 from flyball.core.decision import Verb
-from flyball.core.event import Held, Released, Start
+from flyball.core.event import Held, Ordered, Released, Start
 from flyball.core.policy import Key
 from flyball.fleet import Changes, Fleet
 from flyball.governor import Governor
@@ -23,7 +23,6 @@ from flyball.policies.manual import Manual
 from flyball.policies.manual import State as Orders
 from flyball.runtimes.bridge import submit
 from flyball.runtimes.guardian import Guard
-from flyball.runtimes.holder import is_gone
 from flyball.runtimes.rule.deed import ActionFailed
 from flyball.runtimes.rule.engine import Engine, Making
 from flyball.runtimes.rule.firing import Fate, Firing, Source, Spark
@@ -169,7 +168,7 @@ class Rulebook:
     def _states(self) -> Mapping[str, Any]:
         plan = self._fleet.plan
         names = [unit.name for unit in plan.units]
-        look = Look(self._governor, self._past, units=names, rules=plan.rules, gone=is_gone)
+        look = Look(self._governor, self._past, units=names, rules=plan.rules, gone=self._fleet.gone)
         views = [look.unit(name) for name in look.units()]
         return {view.name: {"state": str(view.state), "failures": view.failures_in_a_row} for view in views}
 
@@ -191,6 +190,8 @@ class Rulebook:
         if decision.verb > Verb.WAIT and decision.primary is not None:
             text = f"{unit} is not started: {decision.primary.text}"
             raise ActionFailed("UnitHeld", text, target=unit, final=True)
+        if not self._fleet.is_here(unit):  # whoever runs it hears of it by the journal
+            await submit(self._governor, Ordered(unit=unit, verb="start", by=BY_A_RULE + by.rule, channel=RULE))
         await self._fleet.ordered(unit, "start")
 
     async def _fire(self, rule: str, by: Firing) -> None:

@@ -1,4 +1,5 @@
-"""Each acceptance test runs on a store in memory and on a real file, which outlive the supervisors that use them."""
+"""Each acceptance test runs on a store in memory, on a real file and on a real PostgreSQL. All of them outlive the
+supervisors that use them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from flyball.core.policy import AnyPolicy
 from flyball.store import Store
 from flyball.store.memory import MemoryStore
+from flyball.store.postgres import PostgresStore
 from flyball.store.sqlite import SqliteStore
 from tests.acceptance.harness import Nested, Supervisor, policies_of
 
@@ -34,11 +36,14 @@ class LastingMemory(MemoryStore):
         """It stays open for the next one."""
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
-    """How to open the store of this test: the same memory, or the same file, each time."""
+    """How to open the store of this test: the same memory, the same file, or the same database, each time."""
     if request.param == "sqlite":
         return lambda: SqliteStore(tmp_path / "state.db")
+    if request.param == "postgres":
+        dsn: str = request.getfixturevalue("dsn")
+        return lambda: PostgresStore(dsn)
     memory = LastingMemory()
     return lambda: memory
 

@@ -69,9 +69,11 @@ def test_the_shape_for_scripts(states: Path, capsys: pytest.CaptureFixture[str])
     said = json.loads(capsys.readouterr().out)
     assert set(said) == {"fleet", "problems", "trouble", "units"}
     fleet = {"state", "held", "reasons", "breaker", "breakers", "storm", "units", "running", "counts", "orders", "at"}
+    fleet |= {"hosts", "homeless"}
     assert set(said["fleet"]) == fleet
     unit = {"name", "state", "held", "running", "since", "until", "reasons", "restarts", "failures_in_a_row"}
     unit |= {"failures", "last_exit", "live", "budgets", "questions", "revision", "orders", "labels", "kind", "waiting"}
+    unit |= {"host"}
     held, _ = said["units"]
     assert set(held) == unit
     assert set(held["reasons"][0]) == {"policy", "by", "verb", "code", "text", "remedy", "until"}

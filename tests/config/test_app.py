@@ -1,5 +1,6 @@
 """The composition root on a real file, and the table that people look at."""
 
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -58,7 +59,7 @@ def test_failures_view(tmp_path: Path) -> None:
     """S0-07: the view `failures` has one row per kind of failure; the sixth failure quarantines."""
     env = {"FLYBALL_STATE_DIR": str(tmp_path)}
     settings = Settings()
-    with open_store(settings, env) as store:
+    with closing(open_store(settings, env)) as store:
         governor, clock = _governor(store, settings)
         _fail(governor, clock, "rule-1", 5)
         began = START_OF_TIME + HOUR + SECOND
@@ -87,7 +88,7 @@ def test_failures_view_forgets(tmp_path: Path) -> None:
     """A reset makes the row vanish, because the view is computed from the states."""
     env = {"FLYBALL_STATE_DIR": str(tmp_path)}
     settings = Settings()
-    with open_store(settings, env) as store:
+    with closing(open_store(settings, env)) as store:
         governor, clock = _governor(store, settings)
         _fail(governor, clock, "rule-1", 6)
         governor.submit(Released(unit="rule-1", fingerprint="f1"))
@@ -98,7 +99,7 @@ def test_failures_view_after_the_wait_was_forgotten(tmp_path: Path) -> None:
     """A wait that was reset by itself ended when it began; the count stands."""
     env = {"FLYBALL_STATE_DIR": str(tmp_path)}
     settings = Settings()
-    with open_store(settings, env) as store:
+    with closing(open_store(settings, env)) as store:
         governor, clock = _governor(store, settings)
         _fail(governor, clock, "rule-1", 2)
         governor.submit(Released(unit="rule-1", policies=("cooldown",)))
@@ -110,7 +111,7 @@ def test_failures_view_after_the_wait_was_forgotten(tmp_path: Path) -> None:
 def test_failures_view_follows_the_settings(tmp_path: Path) -> None:
     """The threshold of the view is the one in force when the store is opened."""
     env = {"FLYBALL_STATE_DIR": str(tmp_path), "FLYBALL_QUARANTINE__MAX_FAILURES_BEFORE_QUARANTINE": "2"}
-    with open_store(Settings(), env) as store:
+    with closing(open_store(Settings(), env)) as store:
         governor, clock = _governor(store, Settings())
         _fail(governor, clock, "rule-1", 2)
     assert [row[7] for row in _rows(tmp_path)] == [0]
@@ -125,7 +126,7 @@ def test_open_governor(tmp_path: Path) -> None:
     assert governor.submit(Start(unit="u", run="r")).proceeds
     governor.store.close()
     assert tuple(governor.panel.policies_of("u")) == Settings().policies()
-    with open_store(Settings(), env) as store:
+    with closing(open_store(Settings(), env)) as store:
         assert [entry.event for entry in store.entries()] == ["start"]
 
 

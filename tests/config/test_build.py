@@ -148,10 +148,11 @@ USED_ELSEWHERE = {
     "rule.listen": "webhooks",
     "rule.auto_reload": "the daemon",
     "rules_dir": "the reader of settings",
+    "store": "the store that is opened",
     **{
         value.key: f"the plan of {section}"
         for value in Settings().effective()
-        for section in ("alerts", "http", "telegram")
+        for section in ("alerts", "host", "http", "telegram")
         if value.key.startswith(f"{section}.")
     },
     "logs.format": "the daemon's log",

@@ -121,6 +121,15 @@ def test_groups(tmp_path: Path) -> None:
         ("units: {u: {command: x, after: [v]}}", "1:33: units.u.after[0]: there is no unit 'v'"),
         ("units: {a: {command: x, after: [b]}, b: {command: x, after: [a]}}", "a after b after a"),
         ("units: {a: {command: x, after: [a]}}", "they wait for each other: a after a"),
+        (
+            "units: {a: {command: x, host: h}, b: {command: x, after: [a], host: i}}",
+            "1:69: units.b.host: is to run on 'i', and 'a', which it runs together with, on 'h'",
+        ),
+        (
+            "units: {a: {command: x, host_labels: {z: p}}, b: {command: x, host_labels: {z: q}}}\n"
+            "groups: {g: {units: [a, b]}}",
+            "units.b.host_labels: needs a host with z: q, and 'a', which it runs together with, one with z: p",
+        ),
         ("units: {'a b': {command: x}}", "1:16: units.a b: a name has at most 64 letters"),
         ("units: {../a: {command: x}}", "units.../a: a name has"),
         ("groups: {g: {units: [a]}}", "1:22: groups.g.units[0]: there is no unit 'a'"),

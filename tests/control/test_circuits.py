@@ -98,7 +98,14 @@ def test_starts(scene: Scene) -> None:
     assert _start(scene, {"provider": "x"}) == ()
     assert "circuit_open" in _start(scene, {"provider": "y"})
     assert _orders(scene, before) == [
-        Released(scope="provider", labels={"provider": "x"}, policies=("breaker",), by="ann", note="via test")
+        Released(
+            scope="provider",
+            labels={"provider": "x"},
+            policies=("breaker",),
+            order="reset",
+            by="ann",
+            note="via test",
+        )
     ]
 
 

@@ -18,6 +18,8 @@ from flyball.core.event import (
     Exited,
     Fired,
     Held,
+    Joined,
+    Left,
     Ordered,
     Raised,
     Released,
@@ -71,8 +73,19 @@ FULL: list[Event] = [
         unit="u", run="r", cause=Cause.LOST, fingerprint="f", version=1, error="e", code=137, signal=9, detail="…\n\x00"
     ),
     Booted(holder="h:1", units=9, skew=-5),
-    Held(unit="u", scope="fleet", verb=Verb.FINISH, by="ann", note="why"),
-    Released(unit="u", scope="fleet", policies=("storm",), fingerprint="f", by="ann", note="why"),
+    Joined(host="a", holder="a/1/2"),
+    Left(host="a", holder="a/1/2", lost=True, runs=3, by="b"),
+    Held(unit="u", scope="fleet", verb=Verb.FINISH, order="kill", host="a", by="ann", note="why"),
+    Released(
+        unit="u",
+        scope="fleet",
+        policies=("storm",),
+        fingerprint="f",
+        order="restart",
+        host="a",
+        by="ann",
+        note="why",
+    ),
     Settled(unit="u", run="r", reserved={"usd": 3}, used={"usd": 2}, by="ann", note="why"),
     Raised(unit="u", run="r", scope="run", more={"usd": 5, "tokens": 1}, by="ann", note="why"),
     Acknowledged(unit="u", problem="u:quarantined:f", until=9, count=6, by="ann", note="why"),
@@ -163,12 +176,12 @@ def test_whom_a_release_frees(released: Released, policy: str, by: str, frees: b
     [
         (Gate.CHANGE, {Revise}),
         (Gate.START, {Start, Resume, Revise, Exited, Booted, Held, Released}),
-        (Gate.STEP, set(AnyEvent.__args__) - {Fired, Acknowledged, Ordered}),
+        (Gate.STEP, set(AnyEvent.__args__) - {Fired, Joined, Left, Acknowledged, Ordered}),
     ],
 )
 def test_who_hears_what(gate: Gate, heard: set[type[Event]]) -> None:
     """Steps are many: only those who are asked at steps are told of them. Everybody hears of a change, and
-    nobody of what fired, for a start follows, nor of what people have seen and asked for."""
+    nobody of what fired, for a start follows, nor of hosts, nor of what people have seen and asked for."""
     assert {kind for kind in AnyEvent.__args__ if hears(gate, kind)} == heard
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import yaml
 
 from flyball.control.client import connect
+from tests.zygote import command
 
 T = TypeVar("T")
 PATIENCE = 20.0
@@ -65,15 +66,7 @@ class Site:
 
     def flyball(self, *args: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
         """Run the command."""
-        done = subprocess.run(
-            [sys.executable, "-m", "flyball", *args],
-            cwd=self.folder,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = command().run("flyball", *args, cwd=self.folder, env=self.env)
         assert code is None or done.returncode == code, (args, done.returncode, done.stdout, done.stderr, self.log())
         return done
 

@@ -6,10 +6,8 @@ sound. `FLYBALL_KILLS` sets how many kills each test makes, `FLYBALL_SEED` which
 
 import os
 import random
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +21,7 @@ from flyball.replay import replay
 from flyball.store import Entry
 from flyball.store.sqlite import SqliteStore
 from tests.durability import worker
+from tests.zygote import Forked, Zygote
 
 KILLS = int(os.environ.get("FLYBALL_KILLS", "24"))
 SEED = int(os.environ.get("FLYBALL_SEED", "1"))
@@ -30,10 +29,19 @@ SEED = int(os.environ.get("FLYBALL_SEED", "1"))
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    """Hundreds of processes are made here, and killed."""
+    zygote = Zygote("flyball.governor", "flyball.store.sqlite")
+    yield zygote
+    zygote.close()
+
+
 class Campaign:
     """Some processes doing one job on one file; each is killed after a random number of acts, and replaced."""
 
-    def __init__(self, job: str, path: Path, processes: int, acts_max: int) -> None:
+    def __init__(self, zygote: Zygote, job: str, path: Path, processes: int, acts_max: int) -> None:
+        self._zygote = zygote
         self.job, self.path = job, path
         self.dice = random.Random(f"{SEED} {job}")
         self.acts: list[str] = []
@@ -58,24 +66,23 @@ class Campaign:
             self._hear_out(process)
         return self
 
-    def _spawn(self) -> tuple[str, "subprocess.Popen[str]"]:
+    def _spawn(self) -> tuple[str, Forked]:
         self._born += 1
         name = f"w{self._born}"
         seed = str(self.dice.randrange(1 << 30))
-        command = [sys.executable, "-m", "tests.durability.worker", self.job, str(self.path), name, seed]
-        return name, subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1)
+        process = self._zygote.start("tests.durability.worker", self.job, str(self.path), name, seed)
+        process.stdin.close()
+        return name, process
 
-    def _hear(self, process: "subprocess.Popen[str]") -> bool:
-        assert process.stdout is not None
+    def _hear(self, process: Forked) -> bool:
         line = process.stdout.readline().strip()
         if line:
             self.acts.append(line)
         return bool(line) and line != "refused"
 
-    def _hear_out(self, process: "subprocess.Popen[str]") -> None:
+    def _hear_out(self, process: Forked) -> None:
         while self._hear(process):
             pass
-        assert process.stdout is not None
         process.stdout.close()
         assert process.wait() in (0, -9)
 
@@ -105,9 +112,9 @@ def check_sound(campaign: Campaign) -> list[Entry]:
         ("starts", 4, worker.ROW_MAX + 1),
     ],
 )
-def test_never_more_acts_than_allowed(job: str, acts_max: int, most: int, tmp_path: Path) -> None:
+def test_never_more_acts_than_allowed(zygote: Zygote, job: str, acts_max: int, most: int, tmp_path: Path) -> None:
     """Law 1: a kill -9 at any instant gives nothing a free attempt, with three processes on one file."""
-    campaign = Campaign(job, tmp_path / "state.db", processes=3, acts_max=acts_max).run(KILLS)
+    campaign = Campaign(zygote, job, tmp_path / "state.db", processes=3, acts_max=acts_max).run(KILLS)
     made = Counter(campaign.acts)
     acts = made.total() - made["refused"]
     assert 0 < acts <= most
@@ -117,9 +124,9 @@ def test_never_more_acts_than_allowed(job: str, acts_max: int, most: int, tmp_pa
     assert acts <= granted
 
 
-def test_budget_is_never_overspent_by_eight_processes(tmp_path: Path) -> None:
+def test_budget_is_never_overspent_by_eight_processes(zygote: Zygote, tmp_path: Path) -> None:
     """Decided point 9: spent + reserved never above the limit at any entry; nothing leaks but what the dead held."""
-    campaign = Campaign("budget", tmp_path / "state.db", processes=8, acts_max=60).run(KILLS)
+    campaign = Campaign(zygote, "budget", tmp_path / "state.db", processes=8, acts_max=60).run(KILLS)
     entries = check_sound(campaign)
     spent = sum(int(line.split()[1]) for line in campaign.acts if line.startswith("spent"))
     assert 0 < spent <= worker.LIMIT

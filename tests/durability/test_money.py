@@ -62,7 +62,7 @@ class Told(NamedTuple):
 
 def run(path: Path) -> list[Told]:
     """The schedules, to their end."""
-    arguments = [str(path), "0", SCHEDULES or "300", SEED, str(SECONDS)]
+    arguments = [str(path), "0", SCHEDULES or "60", SEED, str(SECONDS)]
     conductor = subprocess.run(
         [sys.executable, "-m", "tests.durability.money_worker", *arguments],
         capture_output=True,

@@ -45,6 +45,7 @@ def row(name: str, **fields: Any) -> dict[str, Any]:
         "user": "",
         "waiting": 0,
         "questions": 0,
+        "host": "",
         "problem": "",
         **fields,
     }

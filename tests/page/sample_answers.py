@@ -33,6 +33,7 @@ def unit_view(name: str, text: str = "TypeError", **fields: Any) -> dict[str, An
         "failures": [],
         "last_exit": None,
         "live": [],
+        "host": "",
         "budgets": [],
         "questions": [],
         "revision": "",

@@ -262,3 +262,30 @@ def test_held_only_where_another_run_would_follow(cause: Cause, held: bool) -> N
     assert walk.start(again=True).proceeds
     walk.end(cause=cause)
     assert (walk.says().verb is Verb.HOLD) is held
+
+
+def test_what_follows_lost_runs_is_not_the_fleets() -> None:
+    """A machine goes down with thirty units on it: that all of them are started again elsewhere does not hold a fleet
+    that may restart ten an hour. Each is counted for its unit; and what fails by itself is counted as ever."""
+    walk = Walk(FLEET)
+    for number in range(30):
+        assert walk.fail(f"u{number}", cause=Cause.LOST).proceeds
+    for number in range(30):
+        assert walk.start(f"u{number}", again=True).proceeds
+    assert walk.forgot()
+    for _ in range(10):
+        assert walk.fail().proceeds
+        assert walk.start(again=True).proceeds
+    assert walk.fail().verb is Verb.HOLD
+
+
+def test_lost_runs_that_nothing_followed_excuse_nothing_later() -> None:
+    """Units that were removed after their machine went down leave no free restarts behind."""
+    walk = Walk(FLEET)
+    for number in range(30):
+        walk.fail(f"u{number}", cause=Cause.LOST)
+    walk.pass_(3600)
+    for _ in range(10):
+        assert walk.fail().proceeds
+        assert walk.start(again=True).proceeds
+    assert walk.fail().verb is Verb.HOLD

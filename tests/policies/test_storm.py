@@ -82,3 +82,12 @@ def test_text_has_the_numbers() -> None:
     walk = after(11)
     text = walk.tell(Booted()).reasons[0].text
     assert text == "more than 10 failures in the last 5 min: restart storm"
+
+
+def test_a_host_that_joins_others_is_no_boot_of_the_fleet() -> None:
+    """A hundred hosts start, and one again and again, while others run: the fleet goes on, whatever failed lately. When
+    all are down, the first one to come is a boot, and judged as ever."""
+    walk = after(3, Storm(boots_max=2, failures_max=1))
+    for number in range(100):
+        assert walk.tell(Booted(holder=f"host{number % 50}/{number}/1/daemon", others=1)).proceeds
+    assert "more than 1 failures" in walk.tell(Booted(holder="host1/7/1/daemon")).reasons[0].text

@@ -13,7 +13,7 @@ from flyball.core.decision import PROCEED, Decision, Verb
 from flyball.core.event import Beat, Cause, Event, Exited, Held, Released, Start
 from flyball.core.policy import AnyPolicy, Key
 from flyball.core.time import FOREVER, HOUR, MINUTE, SECOND, Instant, Span
-from flyball.errors import StoreCorrupt, StoreError, StoreFull
+from flyball.errors import StoreCorrupt, StoreError, StoreFull, StoreUnsure
 from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.policies import Deadline
 from flyball.runtimes.driver import Driver, Ending
@@ -357,6 +357,36 @@ def test_store_that_is_not_waited_for(how: str) -> None:
 
 
 # Sessions: what a start is, is found out before each.
+
+
+class Cut(Disk):
+    """A store whose link breaks in mid-commit, now and then: of the answer nothing is heard."""
+
+    def __init__(self, clock: FakeClock, *, every: int, written: bool) -> None:
+        super().__init__(clock)
+        self.every, self.written, self.calls = every, written, 0
+
+    def transact(self, keys: Sequence[Key], draft: Drafter, *, sync: bool = True) -> Entry | None:
+        self.calls += 1
+        if self.calls % self.every:
+            return super().transact(keys, draft, sync=sync)
+        if self.written:
+            super().transact(keys, draft, sync=sync)
+        raise StoreUnsure("the connection was lost in mid-commit")
+
+
+@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize("every", [2, 3, 5, 7])
+def test_answers_that_are_never_heard(every: int, written: bool) -> None:
+    """Whether it was written or not, nothing is counted twice and nothing is forgotten: as many starts and exits as
+    there were lives, and as many lives as with a link that never breaks."""
+    house = House()
+    house.governor.store = house.store = Cut(house.time.clock, every=every, written=written)
+    decision = house.play()
+    assert (decision.verb, len(house.hands.begun)) == (Verb.HOLD, 6)
+    granted = [body.event.run for body in house.bodies(Start) if body.decision.proceeds]
+    assert len(granted) == len(set(granted)) == 6
+    assert [exited.run for exited in house.exits()] == granted
 
 
 class SessionHouse(House):

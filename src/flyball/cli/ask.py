@@ -58,7 +58,7 @@ class Asking:
     @property
     def fresh(self) -> bool:
         """Nothing ran here yet."""
-        return not (self.folder / "state.db").exists()
+        return self._client is None and app.is_fresh(self.settings, self._env)
 
     def __call__(self, verb: str, /, **args: Any) -> Any:
         """The answer, as plain data. CommandError if it cannot be given."""

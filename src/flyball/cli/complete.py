@@ -21,6 +21,11 @@ def rule_names(context: click.Context, argument: click.Parameter, begun: str) ->
     return _left("rules", "rules", context, argument, begun)
 
 
+def host_names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+    """Hosts of the fleet that begin so."""
+    return _begin_so([one["name"] for one in _asked("hosts", "hosts")], begun)
+
+
 def fingerprints(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     """Fingerprints of failures that are remembered, the worst first."""
     return _begin_so([one["fingerprint"] for one in _asked("failures", "failures")], begun)

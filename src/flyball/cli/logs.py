@@ -3,22 +3,26 @@
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import click
 
 from flyball import app
 from flyball.cli.ask import Asking
 from flyball.cli.complete import unit_names
-from flyball.control.context import unknown_unit
+from flyball.control.client import connect
+from flyball.control.context import CommandError, unknown_unit
 from flyball.control.log_tail import BLOCK, last_lines_before
+from flyball.control.text import one_line
 from flyball.runtimes.guardian import LOG
 from flyball.runtimes.process.output import log_path
 
 FOLLOW_SECONDS: Final = 0.1
 """Between two looks for something new: no longer than an eye waits."""
+HINT_MAX: Final = 1.0
+"""Seconds for a daemon to say on which host the unit is: its log is here, and that comes first."""
 LINES_MAX: Final = 1_000_000
 LINE_BYTES_MAX: Final = 1024 * 1024
 """Of a line that is waited for: one that is longer is printed in parts, as JSON too."""
@@ -46,13 +50,15 @@ def logs(unit: str | None, lines: int, follow: bool, as_json: bool) -> None:
     """Print the last lines that UNIT printed; without a UNIT, those of the daemon's own log."""
     folder = app.state_dir(os.environ)
     path = folder / LOG if unit is None else log_path(folder / "logs", unit)
-    if not path.exists():
-        if unit is not None:
-            _check_known(unit)
-        if not follow:
-            nobody = "No daemon ran here in the background." if unit is None else f"{unit} has printed nothing yet."
+    there = path.exists()
+    elsewhere = _elsewhere(unit, there=there) if unit is not None else ""
+    if elsewhere:
+        click.echo(elsewhere, err=True)
+    if not there and not follow:
+        nobody = "No daemon ran here in the background." if unit is None else f"{unit} has printed nothing yet."
+        if not elsewhere:
             click.echo(nobody, err=True)
-            return
+        return
     write = _Lines(unit or "").write if as_json else _write
     stream = _opened(path)
     try:
@@ -88,11 +94,37 @@ class _Lines:
             click.echo(json.dumps({"unit": self._unit, "line": line.decode(errors="replace")}))
 
 
-def _check_known(unit: str) -> None:
+def _elsewhere(unit: str, *, there: bool) -> str:
+    """On which other host it prints now; nothing: on none. Where there is a log, only a daemon is asked, and not for
+    long: a log is read most when the daemon does not answer."""
+    try:
+        said = _said_by_daemon(unit) if there else _said(unit)
+    except CommandError as error:
+        if error.code == "unknown_unit" and not there:
+            raise
+        return ""
+    if not said.get("host"):
+        return ""
+    page = f" Its page: {said['page']}" if said["page"] else ""
+    return one_line(f"{unit} runs on {said['host']}: what it prints now is there.{page}")
+
+
+def _said(unit: str) -> Mapping[str, Any]:
     with Asking() as ask:
         there = [view["name"] for view in ask("status")["units"]]
-    if unit not in there:
-        raise unknown_unit(unit, there)
+        if unit not in there:
+            raise unknown_unit(unit, there)
+        said: Mapping[str, Any] = ask("logs", unit=unit, lines=0)
+    return said
+
+
+def _said_by_daemon(unit: str) -> Mapping[str, Any]:
+    client = connect(app.state_dir(os.environ))
+    if client is None:
+        return {}
+    with client:
+        said: Mapping[str, Any] = client.ask("logs", {"unit": unit, "lines": 0}, timeout=HINT_MAX)
+    return said
 
 
 def _opened(path: Path) -> BinaryIO | None:

@@ -207,8 +207,7 @@ def _exported(lines: Lines, settings: Named, since: Instant | None, kind: str, *
 
 
 def _own_journal(settings: Named, since: Instant | None, kind: str, *, named: bool) -> Compared | None:
-    path = app.state_dir(os.environ) / "state.db"
-    if not path.exists():
+    if app.is_fresh(settings[0][1], os.environ):
         return None
     with closing(app.open_store(settings[0][1], os.environ)) as store:
         base, last = store.base(), store.read(()).seq
@@ -221,7 +220,8 @@ def _own_journal(settings: Named, since: Instant | None, kind: str, *, named: bo
         def entries() -> Iterator[Told]:
             return _entries(store, base, last)
 
-        return _journal(entries, base, settings, since, kind, kept=kept)._replace(name=str(path))
+        name = app.store_name(settings[0][1], os.environ)
+        return _journal(entries, base, settings, since, kind, kept=kept)._replace(name=name)
 
 
 def _entries(store: Store, base: Snapshot, last: int) -> Iterator[Told]:

@@ -11,6 +11,7 @@ import click
 COLOURS: Final = {
     "healthy": "green",
     "running": "green",
+    "up": "green",
     "finished": "green",
     "degraded": "yellow",
     "cooling": "yellow",

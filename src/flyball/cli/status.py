@@ -16,9 +16,22 @@ from flyball.control.board import OFTEN
 from flyball.control.context import unknown_unit
 from flyball.control.past import RULE
 from flyball.control.shapes import Word
-from flyball.control.text import ago, clock_time, exit_text, length, one_line, question_text, short, table, times
+from flyball.control.text import (
+    ago,
+    clock_time,
+    counted,
+    exit_text,
+    length,
+    one_line,
+    question_text,
+    short,
+    table,
+    times,
+)
 
 HEAD: Final = ("UNIT", "STATE", "SINCE", "RESTARTS", "LAST EXIT", "WHY")
+HOST_AT: Final = 2
+"""Where the column of hosts is, where there are any."""
 NEEDS_MAX: Final = 5
 """Problems above the table: it should still be seen. `flyball problems` shows all."""
 PATTERN: Final = frozenset("*?[")
@@ -128,10 +141,11 @@ def _gist(said: Mapping[str, Any]) -> object:
             unit["restarts"]["by_hand"],
             unit["last_exit"] and unit["last_exit"]["at"],
             unit["waiting"],
+            unit["host"],
         )
         for unit in said["units"]
     ]
-    circuits = [(one["name"], one["state"]) for one in fleet["breakers"]]
+    circuits = [(one["name"], one["state"]) for one in (*fleet["breakers"], *fleet["hosts"])]
     codes = [reason["code"] for reason in fleet["reasons"]]
     return (fleet["state"], codes, circuits, said["trouble"], units, gist_of(said["problems"]))
 
@@ -151,7 +165,12 @@ def _lines(said: Mapping[str, Any], *, fresh: bool, states: Sequence[str]) -> It
     if not units:
         yield f"No unit is {' or '.join(states)}."
         return
-    lines = table(HEAD, [_row(unit, fleet["at"]) for unit in units], width())
+    rows = [_row(unit, fleet["at"]) for unit in units]
+    head: tuple[str, ...] = HEAD
+    if fleet["hosts"]:
+        head = (*HEAD[:HOST_AT], "HOST", *HEAD[HOST_AT:])
+        rows = [(*row[:HOST_AT], unit["host"] or "-", *row[HOST_AT:]) for row, unit in zip(rows, units, strict=True)]
+    lines = table(head, rows, width())
     yield strong(lines[0])
     for line, unit in zip(lines[1:], units, strict=True):
         before, word, after = line.partition(f"  {unit['state']}")
@@ -184,7 +203,15 @@ def _fleet_line(fleet: Mapping[str, Any]) -> str:
     breaker = "" if fleet["breaker"] == "closed" else f"; circuit {fleet['breaker']}"
     others = "".join(f"; circuit {one['name']} {one['state']}" for one in fleet["breakers"] if one["by"] != "fleet")
     word = coloured(fleet["state"], fleet["state"])
-    return f"Fleet {word}: {fleet['running']} of {fleet['units']} units run ({counts}){breaker}{others}"
+    return f"Fleet {word}: {fleet['running']} of {fleet['units']} units run{_on(fleet)} ({counts}){breaker}{others}"
+
+
+def _on(fleet: Mapping[str, Any]) -> str:
+    """On how many hosts, where there are any."""
+    hosts = fleet["hosts"]
+    lost = sum(host["state"] == "lost" for host in hosts)
+    more = f", {lost} lost" if lost else ""
+    return f" on {counted(len(hosts) - lost, 'host')}{more}" if hosts else ""
 
 
 def _row(unit: Mapping[str, Any], now: float) -> Sequence[str]:

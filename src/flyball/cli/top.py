@@ -57,7 +57,7 @@ EXAMPLES: Final = """\
 \b
 Keys:
   j k, arrows, PgUp PgDn, g G   move
-  /                             filter by name, state, kind, user or reason; Esc clears it
+  /                             filter by name, state, kind, user, host or reason; Esc clears it
   s                             sort by need, name, restarts, spent or since
   Enter                         why the unit is what it is
   p r R                         pause it, resume it, reset its failure

@@ -21,6 +21,8 @@ NAME_MAX: Final = 32
 FILTER_MAX: Final = 60
 """Characters of a filter."""
 HEAD: Final = ("STATE", "SINCE", "RESTARTS", "SPENT", "WHY")
+HOST_AT: Final = 2
+"""Where the column of hosts is, where there are any."""
 KEYS: Final = "j/k move  / filter  s sort  Enter why  p pause  r resume  R reset  q quit"
 WORST: Final = ("failed", "quarantined", "halted", "paused", "cooling", "degraded")
 """What a unit may be, the worst first; all else comes after."""
@@ -240,7 +242,7 @@ class Top:
         self.first = min(max(self.first, place - self.page + 1, 0), place, max(0, len(names) - 1))
         shown = [self.rows[name] for name in names[self.first : self.first + self.page]]
         widths = self._widths(shown)
-        lines = [paint(_cut(_joined(("UNIT", *HEAD), widths), columns), bold=True)]
+        lines = [paint(_cut(_joined(self._columns, widths), columns), bold=True)]
         for offset, row in enumerate(shown):
             line = _cut(_joined(self._cells(row), widths), columns)
             if self.first + offset == place:
@@ -253,6 +255,14 @@ class Top:
             lines.append(line[:start] + paint(word, fg=colour, **often) + line[start + len(word) :])
         return lines if shown else [lines[0], _cut("No unit is like that." if self.filter else "No unit yet.", columns)]
 
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return self._with_host(("UNIT", *HEAD), "HOST")
+
+    def _with_host(self, cells: tuple[str, ...], host: str) -> tuple[str, ...]:
+        """With the cell of the host, where there are hosts."""
+        return (*cells[:HOST_AT], host, *cells[HOST_AT:]) if self.fleet.get("hosts") else cells
+
     def _cells(self, row: Row) -> tuple[str, ...]:
         restarts = f"{row['restarts']}/h" if row["restarts"] else "-"
         limit = f" of {amount_text(MONEY, row['limit'])}" if row["limit"] else ""
@@ -260,7 +270,7 @@ class Top:
         until = f" (in {length(row['until'] - self.at)})" if row["until"] is not None and row["until"] > self.at else ""
         asks = f"asks {counted(row['questions'], 'question')}; " if row["questions"] else ""
         waits = f"{row['waiting']} in its queue; " if row["waiting"] else ""
-        return (
+        cells = (
             row["name"],
             row["state"],
             ago(row["since"], self.at),
@@ -268,10 +278,11 @@ class Top:
             spent,
             f"{asks}{waits}{row['reason'] or row['error']}{until}",
         )
+        return self._with_host(cells, row["host"] or "-")
 
     def _widths(self, shown: Sequence[Row]) -> list[int]:
-        cells = [("UNIT", *HEAD), *(self._cells(row) for row in shown)]
-        widths = [max(len(one_line(row[place])) for row in cells) for place in range(len(HEAD))]
+        cells = [self._columns, *(self._cells(row) for row in shown)]
+        widths = [max(len(one_line(row[place])) for row in cells) for place in range(len(self._columns) - 1)]
         return [min(widths[0], NAME_MAX), *widths[1:]]
 
     def _text(self, room: int, columns: int) -> list[str]:
@@ -292,7 +303,7 @@ class Top:
 
 
 def _matches(row: Row, wanted: str) -> bool:
-    return any(wanted in str(row[key]).lower() for key in ("name", "state", "kind", "user", "reason", "error"))
+    return any(wanted in str(row[key]).lower() for key in ("name", "state", "kind", "user", "host", "reason", "error"))
 
 
 def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -16,6 +16,7 @@ from flyball.cli.complete import rule_names
 from flyball.cli.show import print_json
 from flyball.cli.status import why
 from flyball.control.commands import LINE_MAX
+from flyball.control.forwarding import FORWARDED
 from flyball.control.looking import EVENTS_MAX
 from flyball.control.text import event_line, exit_text, one_line
 from flyball.core.time import MINUTE, Span, format_span, parse_span, seconds
@@ -39,6 +40,7 @@ FATES: Final = {
     "chain_too_long": "not run: too many rules fired each other",
     "too_long": "not run: --data says more than is kept",
     "unknown_rule": "not run: the rule is not there any more",
+    FORWARDED: "left to the host that looks after the rules: `flyball events {rule}` shows what comes of it",
 }
 """What became of it, for people."""
 WAITS: Final = ("queued", "joined")
@@ -86,6 +88,10 @@ def trigger(rule: str, data: str | None, wait: Span | None, as_json: bool) -> in
         if not as_json:
             click.echo(f"{rule}: {_fate(said)}")
         waits = said["fate"] in WAITS
+        if said["fate"] == FORWARDED:  # nobody here knows by which id
+            if as_json:
+                print_json(said)
+            return FINE if wait is None else STILL_WAITS
         if not waits or wait is None:
             if as_json:
                 print_json(said)

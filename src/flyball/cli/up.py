@@ -86,8 +86,8 @@ def up(detach: bool, config: Path | None, http: str | None) -> int:
     given = _hand_over(plan.encode())
     if not detach:
         os.environ[guardian.PLAN] = str(given)
-        guardian.guarded(argv, **places)
-    return _detach(guardian.command(argv, **places), folder, given)
+        guardian.guarded(argv, **places, lease=bool(plan.store))
+    return _detach(guardian.command(argv, **places, lease=bool(plan.store)), folder, given)
 
 
 def _hand_over(plan: bytes) -> int:

@@ -113,7 +113,7 @@ def why_lines(said: Mapping[str, Any], lines_max: int = LINES) -> Iterable[str]:
 
 def _running(unit: Mapping[str, Any]) -> str:
     for live in unit["live"]:
-        who = f" under {live['holder']}" if live["holder"] else ""
+        who = f" on {unit['host']}" if unit["host"] else f" under {live['holder']}" if live["holder"] else ""
         if live["lost"]:
             return f"; its run{who} was lost, and is counted as a failure at the next start"
         age = f" for {length(live['age'])}" if live["age"] is not None else ""

@@ -47,6 +47,9 @@ KINDS: Final = (
     "daemon_started",
     "channel_dead",
     "journal_gap",
+    "host_lost",
+    "hosts_differ",
+    "store_away",
     "test",
 )
 """Every kind of alert, by which rules name them."""

@@ -37,8 +37,10 @@ BETWEEN: Final = "__"
 OTHER_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "DELIBERATION_TIMEOUT_SECONDS": ("graph", "timeout_seconds"),
     "MAX_COST_PER_SESSION": ("budget", "max_cost_per_session"),
+    "FLYBALL_STORE": ("store",),
 }
-"""Names that are known from elsewhere. A FLYBALL_ variable for the same key wins."""
+"""Names that are known from elsewhere, for which a FLYBALL_ variable for the same key wins; and that of a key in no
+section."""
 
 
 def load(path: Path | None = None, *, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Settings:

@@ -15,6 +15,7 @@ from flyball.config.rules import Rule
 from flyball.config.telegram import Telegram
 from flyball.config.units import Group, Unit
 from flyball.core.policy import AnyPolicy
+from flyball.core.time import SECOND, Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,17 @@ class HttpPlan:
     listen: str | None = None
     """Not given: at the default, or anywhere. `off`: nowhere."""
     hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostPlan:
+    """What this machine is to a fleet on many hosts."""
+
+    name: str = ""
+    """Not given: the machine's host name."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    lease: Span = 15 * SECOND
+    units_max: int = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +84,9 @@ class Plan:
     telegram: Telegram | None = None
     """The bot; None: there is none."""
     withheld: tuple[str, ...] = ()
+    store: str = field(default="", repr=False)
+    """The URL of the database that many hosts share; nothing: a file in the state folder."""
+    host: HostPlan = field(default_factory=HostPlan)
     """Variables that units do not inherit."""
 
     def encode(self) -> bytes:

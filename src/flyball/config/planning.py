@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from flyball.config.plan import HttpPlan, Plan, RuleLimits, decode
+from flyball.config.plan import HostPlan, HttpPlan, Plan, RuleLimits, decode
 from flyball.config.units import Unit
 from flyball.core.policy import AnyPolicy
+from flyball.core.time import span
 from flyball.errors import FlyballError, SettingsError
 
 READ_MAX: Final = 60.0
@@ -77,6 +78,13 @@ def read_plan(config: Path | None, env: Mapping[str, str]) -> tuple[Plan, Sequen
         source=settings.source,
         telegram=settings.telegram.plan(),
         withheld=settings.withheld,
+        store=settings.store,
+        host=HostPlan(
+            name=settings.host.name,
+            labels=settings.host.labels,
+            lease=span(settings.host.lease_seconds),
+            units_max=settings.host.units_max,
+        ),
     )
     return plan, settings.warnings()
 

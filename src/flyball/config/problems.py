@@ -17,7 +17,7 @@ from flyball.config.variables import SECRET
 SHOWN_MAX: Final = 60
 """Characters of a wrong key or value that are repeated in the message."""
 
-WITH_SECRETS: Final = frozenset({"units", "rules", "alerts", "telegram"})
+WITH_SECRETS: Final = frozenset({"units", "rules", "alerts", "telegram", "store"})
 """Sections that may hold some."""
 
 PROBLEMS_MAX: Final = 100

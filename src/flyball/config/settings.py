@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, model_
 
 from flyball.config.alert_settings import AlertsSection
 from flyball.config.given import NOTHING, Given, Origin
+from flyball.config.host_settings import HostGiven, StoreUrl
 from flyball.config.http_settings import Http
 from flyball.config.rule_fit import faults
 from flyball.config.rule_settings import Listen, RulesGiven, rules_of
@@ -502,6 +503,10 @@ class Settings(Section):
     rule: Rule = Rule()
     exclusive: Exclusive = Exclusive()
     journal: Journal = Journal()
+    store: StoreUrl = ""
+    """Where states and journal are kept: `postgresql://user@host/database`, which many hosts may share. Not given: a
+    file in the state folder. Needs the extra `fleet`. In force from the next `flyball up` on."""
+    host: HostGiven = HostGiven()
     logs: Logs = Logs()
     traces: Traces = Traces()
     http: Http = Http()

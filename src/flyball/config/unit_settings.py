@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
+from flyball.config.components import clash
 from flyball.config.money import micro
 from flyball.config.section import SECONDS_MAX, CountFromZero, Money, Section, contradiction
 from flyball.config.units import (
@@ -266,6 +267,11 @@ class UnitSection(Section):
     """Bytes of one file of its output."""
     log_files_max: Annotated[int, Field(ge=1, le=1000)] = LOG_FILES_MAX
     """Files of its output that are kept."""
+    host: Word = ""
+    """The only host of a fleet that may run it; not given: any. Units that stand after one another or in one group run
+    on one host."""
+    host_labels: Annotated[dict[str, Word], Field(max_length=WORDS_MAX)] = {}
+    """What a host must have (`host.labels`) to run it."""
 
     @model_validator(mode="after")
     def _has_a_command(self) -> Self:
@@ -384,6 +390,8 @@ def fit_together(units: Sequence[Unit], groups: Sequence[Group]) -> tuple[Unit, 
             ("units", circle[0], "after"), f"they wait for each other: {' after '.join([*circle, circle[0]])}"
         )
     team = _teams(groups, after)
+    if odds := clash(units, groups):
+        raise contradiction(("units", odds.second, odds.key), odds.text)
     return tuple(replace(unit, team=team.get(unit.name, "")) for unit in units)
 
 

@@ -14,6 +14,8 @@ import msgspec
 
 from flyball.core.time import SECOND, Span
 
+MESSAGE: Final = "message"
+"""The label of a run that a message of a queue asked for. It stays the same when that message is delivered again."""
 LOG_BYTES_MAX: Final = 10 * 1024 * 1024
 """One log file of a unit. With the files kept, a unit's output takes at most 50 MB of disk."""
 LOG_FILES_MAX: Final = 5
@@ -55,6 +57,10 @@ class Probe:
     timeout: Span = 5 * SECOND
     failures_max: int = 3
     """So many failing probes in a row: hung."""
+
+
+PLACES: Final = ("host", "host_labels")
+"""Of a unit: where it may run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,11 +113,17 @@ class Unit:
     on_supervisor_death: OnSupervisorDeath = OnSupervisorDeath.END
     log_bytes_max: int = LOG_BYTES_MAX
     log_files_max: int = LOG_FILES_MAX
+    host: str = ""
+    """The only host of a fleet that may run it; nothing: any."""
+    host_labels: Mapping[str, str] = field(default_factory=dict)
+    """What a host must have to run it."""
 
     @property
     def revision(self) -> str:
-        """A hash of the definition: when it changes, the unit's failures are cleared."""
-        return hashlib.blake2b(msgspec.json.encode(self, order="sorted"), digest_size=8).hexdigest()
+        """A hash of the definition: when it changes, the unit's failures are cleared. Where it runs is no part of
+        that: what failed there does not become good by moving."""
+        defined = {key: value for key, value in msgspec.to_builtins(self).items() if key not in PLACES}
+        return hashlib.blake2b(msgspec.json.encode(defined, order="sorted"), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from flyball.config.given import Given, Origin, dotted
 from flyball.config.templates import escaped
 
 PATHS: Final = ("cwd", "beat_file", "env_file")
-SECRET: Final = frozenset({"env", "headers", "secret", "token", "password", "url", "urls", "topic"})
+SECRET: Final = frozenset({"env", "headers", "secret", "token", "password", "url", "urls", "topic", "store"})
 """Keys whose values are never shown."""
 IN_FILES: Final = ("token", "secret", "password", "urls")
 """Keys of a channel of alerts that a file may hold, which is named by the key with `_file`."""
-TO_PEOPLE: Final = ("FLYBALL_ALERTS__", "FLYBALL_TELEGRAM__")
-"""What variables begin with that are settings of how people are told."""
+TO_PEOPLE: Final = ("FLYBALL_ALERTS__", "FLYBALL_TELEGRAM__", "FLYBALL_STORE")
+"""What variables begin with that are settings of how people are told, or of where the memory is."""
 COMMON: Final = frozenset({"HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER"})
 """Variables that are no secret, wherever they are used."""
 FILE_MAX: Final = 256 * 1024
@@ -48,6 +48,9 @@ def filled_in(given: Given, env: Mapping[str, str], origin: Origin, lacking: lis
     telegram = given.find(("telegram",))
     if telegram is not None:
         filled["telegram"] = _bot(telegram, env, origin.folder, lacking)
+    store = given.find(("store",))
+    if store is not None:
+        filled["store"] = store._replace(value=_text(("store",), store, env, lacking))
     channels = given.find(("alerts", "channels"))
     if channels is not None and isinstance(channels.value, dict):
         each = {name: _channel(name, channel, env, origin.folder, lacking) for name, channel in channels.value.items()}
@@ -57,8 +60,8 @@ def filled_in(given: Given, env: Mapping[str, str], origin: Origin, lacking: lis
 
 
 def withheld(given: Given, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Variables that tell how people are reached, and so are not for the units: whoever has them could speak to people
-    as we do. `given` is what was not filled in yet."""
+    """Variables that tell how people are reached, or where the memory is, and so are not for the units: whoever
+    has them could speak to people as we do, or release himself. `given` is what was not filled in yet."""
     channels = given.find(("alerts", "channels"))
     each = channels.value.values() if channels is not None and isinstance(channels.value, dict) else ()
     names: set[str] = set()
@@ -68,6 +71,9 @@ def withheld(given: Given, env: Mapping[str, str]) -> tuple[str, ...]:
             texts = [text for one in secrets for text in (one.value if isinstance(one.value, list) else [one])]
             found = [_NAME.finditer(text.value) for text in texts if isinstance(text.value, str)]
             names |= {name[2] for one in found for name in one if not name[1]}
+    store = given.find(("store",))
+    if store is not None and isinstance(store.value, str):
+        names |= {name[2] for name in _NAME.finditer(store.value) if not name[1]}
     names |= {name for name in env if name.startswith(TO_PEOPLE)}
     return tuple(sorted(names - COMMON))
 

@@ -16,8 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from flyball.control import circuits
+from flyball.control.hosts import LOST
 from flyball.control.problems import QUESTION, Problem, listed, nearest, of_fleet, of_unit, seen_by_people
-from flyball.control.shapes import FleetView, UnitView, View, Word
+from flyball.control.shapes import FleetView, HostView, UnitView, View, Word
 from flyball.control.spending import SPENT, money_used
 from flyball.control.views import Look, states_of
 from flyball.core.amounts import MONEY
@@ -80,6 +81,8 @@ class Row(View, frozen=True, kw_only=True, gc=False):
     questions: int
     problem: str
     """The id of the first of its problems."""
+    host: str = ""
+    """Which host of the fleet runs it."""
 
 
 class Frame(View, frozen=True, kw_only=True):
@@ -114,6 +117,8 @@ class Board:
         self._rows: dict[str, tuple[int, Row]] = {}
         self._problems: dict[str, tuple[Problem, ...]] = {}
         self._totals: Counter[str] = Counter()
+        self._on: Counter[str] = Counter()
+        """Units that run on each host."""
         self._gone: deque[tuple[int, str]] = deque(maxlen=GONE_MAX)
         self._due: list[tuple[float, str]] = []
         self._spent: tuple[int, int] = (0, 0)
@@ -146,6 +151,12 @@ class Board:
         """All units, by name."""
         with self._lock:
             return [row for _, (_, row) in sorted(self._rows.items())]
+
+    def hosts(self) -> tuple[HostView, ...]:
+        """The hosts of the fleet, by name; none: it is on one machine."""
+        with self._lock:
+            fleet = self._fleet[1]
+            return fleet.hosts if fleet is not None else ()
 
     def problems(self) -> tuple[Problem, ...]:
         """What waits for a person, the worst first, PROBLEMS_MAX at most."""
@@ -276,7 +287,7 @@ class Board:
                 self._rows[row.name] = (self._rev, row)
         totals = self._summed(look, problems)
         shown = tuple(problems[:PROBLEMS_MAX])
-        timeless = msgspec.structs.replace(fleet, at=0.0)
+        timeless = msgspec.structs.replace(fleet, at=0.0, hosts=tuple(map(self._counted, fleet.hosts)))
         rev = before + 1
         if timeless != self._fleet[1]:
             self._rev, self._fleet = rev, (rev, timeless)
@@ -300,8 +311,13 @@ class Board:
             "needs": open_,
         }
 
+    def _counted(self, host: HostView) -> HostView:
+        """With how many units it runs. Of one that is lost it is known how many runs it had."""
+        return host if host.state == LOST else msgspec.structs.replace(host, units=self._on[host.name])
+
     def _count(self, row: Row, sign: int) -> None:
         self._totals["running"] += sign * row.running
+        self._on[row.host] += sign * bool(row.host)
         self._totals[row.state] += sign
         self._totals["over_budget"] += sign * _is_over_budget(row)
         self._totals["restarts_hour"] += sign * row.restarts
@@ -361,6 +377,7 @@ def _row(view: UnitView, problems: Sequence[Problem]) -> Row:
         waiting=view.waiting,
         questions=len(view.questions),
         problem=problems[0].id if problems else "",
+        host=view.host,
     )
 
 

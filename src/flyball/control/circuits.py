@@ -6,7 +6,7 @@ same, so for people they are one circuit.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from flyball.control.shapes import BreakerView
 from flyball.core.codec import readable_state
@@ -32,13 +32,12 @@ class Circuit:
     units: tuple[str, ...]
     """Units that stand under them, one for each is enough: an order to close it is heard by who stands under it."""
 
-    def closing(self, by: str, note: str) -> list[Released]:
-        """The orders that close it."""
+    def closing(self, **said: Any) -> list[Released]:
+        """The orders that close it. `said`: who gives them, and what else an order says of itself."""
         view = self.view
         labels = {view.by: view.subject} if view.by != FLEET else {}
         return [
-            Released(unit=unit, scope=view.by, labels=labels, policies=self.policies, by=by, note=note)
-            for unit in self.units
+            Released(unit=unit, scope=view.by, labels=labels, policies=self.policies, **said) for unit in self.units
         ]
 
 

@@ -15,6 +15,7 @@ from flyball.control import (
     answers,
     audit,
     budgets,
+    draining,
     failures,
     history,
     log_tail,
@@ -72,6 +73,7 @@ _NOTE = Argument(name="note", kind=str, help="Why, for whoever looks later.")
 _USER = Argument(name="user", kind=str, help="All units of this user.")
 _DRY = Argument(name="dry_run", kind=bool, help="Only say what would be done.", default=False)
 _CHECKPOINT = Argument(name="checkpoint", kind=str, help="The number of a checkpoint.")
+_HOST = Argument(name="host", kind=str, help="The host's name.", default="")
 _PROBLEM = Argument(
     name="problem", kind=str, help="Its id, the beginning of that, or the unit that has no other.", default=""
 )
@@ -120,6 +122,7 @@ _LIST: Final = (
     _command("rules", Right.LOOK, "Rules: what fires each, what waits, how the last run ended.", rules.rules, _RULES),
     _command("queue", Right.LOOK, "What waits in the queue of a rule.", rules.queue, _RULE),
     _command("questions", Right.LOOK, "What units ask people, the oldest first.", answers.questions, _UNITS),
+    _command("hosts", Right.LOOK, "Hosts of the fleet: who lives, and runs how much.", looking.hosts),
     _command("state", Right.LOOK, "healthy, degraded or halted, with counts.", looking.state, _UNIT),
     _command(
         "problems",
@@ -238,6 +241,34 @@ _LIST: Final = (
         _USER,
         _NOTE,
         _DRY,
+    ),
+    Command(
+        name="drain",
+        arguments=(
+            _HOST,
+            Argument(name="force", kind=bool, help="Also if no other host takes units.", default=False),
+            _DRY,
+        ),
+        right=Right.OPERATE,
+        help="Have a host take no units, and leave those that it has to others.",
+        run=draining.drain,
+        writes=True,
+    ),
+    Command(
+        name="undrain",
+        arguments=(_HOST, _DRY),
+        right=Right.OPERATE,
+        help="Let a host take units again.",
+        run=draining.undrain,
+        writes=True,
+    ),
+    Command(
+        name="move",
+        arguments=(_UNIT, _HOST, _DRY),
+        right=Right.OPERATE,
+        help="Have a unit run on another host, and those that run on one host with it.",
+        run=draining.move,
+        writes=True,
     ),
     _command(
         "answer",
@@ -383,7 +414,8 @@ def perform(context: Context, verb: str, args: Args) -> Any:
     except FlyballError as error:
         context.trail.failed(context, command, args, error)
         raise
-    context.trail.done(context, command, args, data)
+    if not command.writes:
+        context.trail.done(context, command, args, data)
     return data
 
 

@@ -7,9 +7,10 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from flyball.config.components import Component, components
 from flyball.config.definitions import Definitions
 from flyball.config.rules import Rule
-from flyball.config.units import Unit
+from flyball.config.units import Group, Unit
 from flyball.control.past import Past
 from flyball.control.problems import Problem
 from flyball.control.trail import FORBIDDEN, Trail
@@ -51,13 +52,16 @@ class CommandError(FlyballError):
 
 
 class Named(Protocol):
-    """Settings, or a plan made of them: what names the units and the rules."""
+    """Settings, or a plan made of them: what names the units and the rules, and says which belong together."""
 
     @property
     def units(self) -> Sequence[Unit]: ...
 
     @property
     def rules(self) -> Sequence[Rule]: ...
+
+    @property
+    def groups(self) -> Sequence[Group]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class Context:
     """The file that has what a unit printed; none: nobody here knows where that is."""
     problems: Callable[[], Sequence[Problem] | None] = lambda: None
     """All problems, where a board knows them without looking at everybody anew; none: look."""
+    host: str = ""
+    """What this machine is called among the hosts of the fleet; nothing: there are none, or it is none of them."""
     trouble: str = ""
     """Why the daemon cannot write down what happens; nothing if it can, or if there is none."""
 
@@ -105,10 +111,27 @@ class Context:
         """The units and the rules that the settings name."""
         return (*(unit.name for unit in self.settings.units), *(rule.name for rule in self.settings.rules))
 
+    def together(self) -> tuple[Component, ...]:
+        """The units of the settings, by those that run on one host together."""
+        return components(self.settings.units, self.settings.groups)
+
+    def asking(self) -> tuple[Component, ...]:
+        """Those that ask for something of their host. All others run on any."""
+        if not any(unit.host or unit.host_labels for unit in self.settings.units):
+            return ()
+        return tuple(one for one in self.together() if one.host or one.labels)
+
     def look(self) -> Look:
         """One look at the store."""
         self.definitions.learn(self.governor, self.named)
-        return Look(self.governor, self.past, units=self.named, rules=self.settings.rules, gone=self.gone)
+        return Look(
+            self.governor,
+            self.past,
+            units=self.named,
+            rules=self.settings.rules,
+            asking=self.asking,
+            gone=self.gone,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +153,8 @@ class Command:
     right: Right
     help: str
     run: Callable[[Context, Args], Any]
+    writes: bool = False
+    """It writes its line of the audit trail itself, together with what it orders."""
     local: bool = False
     """Only for whoever is on this machine and may open the socket: it says who else may come in."""
 

@@ -17,7 +17,7 @@ BLOCK: Final = 65_536
 
 
 def logs(context: Context, args: Args) -> Any:
-    """The last lines that a unit printed."""
+    """The last lines that a unit printed here; and which other host has what it prints now, if one runs it."""
     lines = bounded(args, "lines", LINES_MAX)
     look = context.look()
     unit = known_unit(look, args["unit"])
@@ -32,7 +32,15 @@ def logs(context: Context, args: Args) -> Any:
     except OSError as error:
         wrong = f"{path.name}: {error.strerror or error}"
         raise CommandError("failed", wrong, remedy="Check the owner and mode of the folder of logs.") from None
-    return {"unit": unit, "lines": text.split("\n") if text else [], "at": seconds(look.now)}
+    host = look.unit(unit).host
+    host = host if host != context.host else ""
+    return {
+        "unit": unit,
+        "lines": text.split("\n") if text else [],
+        "host": host,
+        "page": look.hosts[host].page if host in look.hosts else "",
+        "at": seconds(look.now),
+    }
 
 
 def last_lines(path: Path, lines: int, bytes_max: int) -> bytes:

@@ -10,15 +10,16 @@ from flyball.control import story
 from flyball.control.context import Args, CommandError, Context, known_unit, known_units, meant
 from flyball.control.past import RULE
 from flyball.control.post_mortem import post_mortem
-from flyball.control.problems import listed, of_fleet, of_unit, seen_by_people
+from flyball.control.problems import HOST, listed, of_fleet, of_unit, seen_by_people
 from flyball.control.rules import view as rule_view
 from flyball.control.sessions import checkpoint_of, fired, kind_of, known_session
 from flyball.control.sessions import view as session_view
-from flyball.control.shapes import SessionWord
+from flyball.control.shapes import HostDetail, HostView, SessionWord
 from flyball.control.text import entry_data
-from flyball.control.views import reasons_of
+from flyball.control.views import Look, reasons_of
 from flyball.core.event import AnyEvent, Start
-from flyball.core.time import SECOND
+from flyball.core.host import holds
+from flyball.core.time import SECOND, seconds
 from flyball.governor import VERB_NAMES
 from flyball.store import Entry, checkpoints
 
@@ -40,6 +41,34 @@ def status(context: Context, args: Args) -> Any:
     waiting = [*of_fleet(fleet, context.trouble), *(problem for view in shown for problem in of_unit(view))]
     problems = listed(waiting, seen_by_people(context.governor.store), look.now)[:PROBLEMS_MAX]
     return {"fleet": fleet, "units": shown, "problems": problems, "trouble": context.trouble}
+
+
+def hosts(context: Context, args: Args) -> Any:  # noqa: ARG001 - the shape of every verb
+    """The hosts, by name, with how long each is taken to live; and what is wrong with them. None: there are none."""
+    look = context.look()
+    held = [live.holder for _, _, live in context.governor.live_runs()] if look.hosts else []
+    running = {name: sum(holds(record.holder, one) for one in held) for name, record in look.hosts.items()}
+    fleet = look.fleet(())
+    return {
+        "hosts": [_host(context, look, view) for view in look.host_views(running)],
+        "homeless": fleet.homeless,
+        "problems": [problem for problem in of_fleet(fleet, "") if problem.kind == HOST],
+        "at": look.now / SECOND,
+    }
+
+
+def _host(context: Context, look: Look, view: HostView) -> HostDetail:
+    record = look.hosts.get(view.name)
+    shown = {name: getattr(view, name) for name in view.__struct_fields__}
+    if record is None:
+        return HostDetail(**shown)
+    return HostDetail(
+        **shown,
+        holder=record.holder,
+        lease=seconds(record.lease),
+        lease_until=seconds(record.until),
+        here=view.name == context.host,
+    )
 
 
 def unit(context: Context, args: Args) -> Any:

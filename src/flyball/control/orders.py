@@ -1,9 +1,10 @@
 """Commands that order. Each order is submitted to the governor with who gave it and by which channel, so the journal is
 the audit trail; then the daemon, if there is one, is told to look. Nothing here starts or ends anything itself."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from flyball.config.units import MESSAGE
 from flyball.control import circuits
 from flyball.control.context import LISTED_MAX, Args, CommandError, Context, known_units, meant
 from flyball.control.past import RULE
@@ -38,14 +39,15 @@ def held(verb: Verb, name: str) -> Callable[[Context, Args], Any]:
     def order(context: Context, args: Args) -> Any:
         _refuse_both(args)
         note = note_of(context, args["note"] or ("kill" if name == "kill" else ""))
-        orders = [Held(scope="fleet", verb=verb, by=context.who, note=note)]
+        said: dict[str, Any] = {"verb": verb, "order": name, "host": context.host, "by": context.who, "note": note}
+        orders = [Held(scope="fleet", **said)]
         units = [""]
         if args["user"]:
             units, label = units_of(context, args["user"]), {"user": args["user"]}
-            orders = [Held(scope="user", labels=label, verb=verb, by=context.who, note=note)]
+            orders = [Held(scope="user", labels=label, **said)]
         elif not args["all"]:
             units = _units(context, args["units"], name)
-            orders = [Held(unit=unit, verb=verb, by=context.who, note=note) for unit in units]
+            orders = [Held(unit=unit, **said) for unit in units]
         if not args["dry_run"]:
             for one in orders:
                 context.governor.submit(one)
@@ -67,6 +69,7 @@ def resume(context: Context, args: Args) -> Any:
     elif not named:
         releases = [_release(context, look, unit) for unit in ("", *units)]
     found = [released for released in releases if released is not None]
+    found += [released for unit in named for released in _message_released(context, look, unit)]
     if not args["dry_run"]:
         for released in found:
             context.governor.submit(released, rows)
@@ -93,8 +96,16 @@ def _release(context: Context, look: Look, unit: str, *, user: str = "", named: 
         policies = policies or (Session.NAME,)
     if not policies:
         return None
-    note = note_of(context, "")
-    return Released(unit=unit, scope=scope, labels=labels, policies=policies, by=context.who, note=note)
+    return Released(unit=unit, scope=scope, labels=labels, policies=policies, **released_by(context, "resume"))
+
+
+def _message_released(context: Context, look: Look, unit: str) -> Iterator[Released]:
+    """What lets go of the message that the unit's last run was for, if that is held: it is what people are shown."""
+    for policy, _, said in look.opinions(unit):
+        if policy.by == MESSAGE and said.verb is Verb.HOLD:
+            labels = {MESSAGE: look.labels(unit)[MESSAGE]}
+            said_by = released_by(context, "resume")
+            yield Released(unit=unit, scope=MESSAGE, labels=labels, policies=(policy.name,), **said_by)
 
 
 def _refuse_pointless(look: Look, unit: str, *, held: bool) -> None:
@@ -179,14 +190,13 @@ def reset(context: Context, args: Args) -> Any:
     ]
     if args["dry_run"]:
         return {**_done(context, "reset", [], dry=True), "cleared": cleared, "closed": []}
-    note = note_of(context, "")
+    said = released_by(context, "reset")
     for unit, kinds in found.items():
         if args["all"]:
-            context.governor.submit(Released(unit=unit, policies=FORGOTTEN_BY_ALL, by=context.who, note=note))
+            context.governor.submit(Released(unit=unit, policies=FORGOTTEN_BY_ALL, **said))
             continue
         for kind in kinds:
-            released = Released(unit=unit, policies=FORGOTTEN, fingerprint=kind.fingerprint, by=context.who, note=note)
-            context.governor.submit(released)
+            context.governor.submit(Released(unit=unit, policies=FORGOTTEN, fingerprint=kind.fingerprint, **said))
     return {**_done(context, "reset", list(found)), "cleared": cleared, "closed": []}
 
 
@@ -199,7 +209,7 @@ def _close(context: Context, name: str, *, dry: bool) -> Any:
         raise CommandError("unknown_breaker", f"no circuit {name!r}; {hint}", remedy=remedy)
     circuit = there[name]
     if not dry:
-        for released in circuit.closing(context.who, note_of(context, "")):
+        for released in circuit.closing(**released_by(context, "reset")):
             context.governor.submit(released)
         if context.poke is not None:
             context.poke("", "reset")
@@ -254,17 +264,17 @@ def started(name: str) -> Callable[[Context, Args], Any]:
         if name == "restart":
             refuse_restart(look, args["units"] or ())
             units = [unit for unit in units if look.kind(unit) != RULE]
-        if context.poke is None:
+        if context.poke is None and not look.hosts:
             raise CommandError(
                 "no_daemon",
                 "no daemon runs here, so there is nobody to start it",
                 remedy=NO_DAEMON.format(unit=units[0] if units else "NAME"),
             )
-        note = note_of(context, name)
+        said = released_by(context, name, note=name)
         if args["all"] and context.look().fleet_state().state != "running":
-            context.governor.submit(Released(scope="fleet", policies=("manual",), by=context.who, note=note))
+            context.governor.submit(Released(scope="fleet", policies=("manual",), **said))
         for unit in units:
-            context.governor.submit(Released(unit=unit, policies=("manual",), by=context.who, note=note))
+            context.governor.submit(Released(unit=unit, policies=("manual",), **said))
         return _done(context, name, units)
 
     return order
@@ -302,6 +312,11 @@ def _refuse_both(args: Args) -> None:
     if [bool(args["units"]), args["all"], bool(args.get("user"))].count(True) > 1:
         text = "name units, or a user, or give --all; not both"
         raise CommandError("bad_argument", text, remedy="Leave one of them out.")
+
+
+def released_by(context: Context, order: str, *, note: str = "") -> dict[str, Any]:
+    """What every release says of the order: what it was, who gave it, and where."""
+    return {"order": order, "host": context.host, "by": context.who, "note": note_of(context, note)}
 
 
 def note_of(context: Context, note: str) -> str:

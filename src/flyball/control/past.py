@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from flyball.core.codec import decode_body
-from flyball.core.event import Exited, Held, Released, Resume, Revise, Start
+from flyball.core.event import Exited, Held, Joined, Left, Released, Resume, Revise, Start
 from flyball.core.layers import layer_of
 from flyball.core.time import Instant
 from flyball.errors import StoreCorrupt
@@ -30,6 +30,12 @@ TOLD: Final = frozenset(("start", "resume", "revise", "exited", "held", "release
 ASKED: Final = frozenset(("ordered", "acknowledged"))
 """Kinds of events that tell what people asked for: nobody is known by that. A name that somebody got wrong, and may not
 use, is in the journal too."""
+
+
+HOSTS: Final = frozenset(("joined", "left"))
+"""Kinds of events that tell of hosts."""
+LOST_MAX: Final = 1_000
+"""Hosts that are lost and remembered: where each has a name of its own for ever, they would be more and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,7 @@ class Past:
     def __init__(self) -> None:
         self._seq: int | None = None
         self._units: dict[str, UnitPast] = {}
+        self._lost: dict[str, tuple[Instant, Left]] = {}
         self._lock = threading.Lock()
 
     def of(self, unit: str) -> UnitPast:
@@ -113,6 +120,12 @@ class Past:
         with self._lock:
             return frozenset(self._units) - {""}
 
+    @property
+    def lost_hosts(self) -> Mapping[str, tuple[Instant, Left]]:
+        """Hosts that were lost and did not join again, each with when that was."""
+        with self._lock:
+            return dict(self._lost)
+
     def catch_up(self, store: Store) -> None:
         """Read what is new in the journal."""
         with self._lock:
@@ -122,9 +135,24 @@ class Past:
                 for entry in entries:
                     if entry.event in ASKED:
                         continue
+                    if entry.event in HOSTS:
+                        self._hear_host(entry)
+                        continue
                     past = self._units.get(entry.unit)
                     if past is None:  # a program that only makes calls never starts, and is known all the same
                         past = self._units[entry.unit] = UnitPast()
                     if entry.event in TOLD:
                         past.hear(entry)
                 self._seq = entries[-1].seq
+
+    def _hear_host(self, entry: Entry) -> None:
+        try:
+            event = decode_body(entry.body).event
+        except StoreCorrupt:
+            return
+        if isinstance(event, Joined | Left):
+            self._lost.pop(event.host, None)
+        if isinstance(event, Left) and event.lost:
+            self._lost[event.host] = (entry.at, event)
+            while len(self._lost) > LOST_MAX:
+                del self._lost[next(iter(self._lost))]

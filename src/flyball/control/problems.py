@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from flyball.control.hosts import LOST
 from flyball.control.shapes import BudgetView, FleetView, QuestionView, ReasonView, UnitView, View, Word
-from flyball.control.text import short
+from flyball.control.text import counted, short
 from flyball.core.amounts import MONEY, amount_text
 from flyball.core.event import PROBLEM_MAX
 from flyball.core.policy import Key
@@ -28,6 +29,11 @@ SEVERITIES: Final = (INFO, WARNING, CRITICAL)
 ACKNOWLEDGED: Final = "acknowledged"
 """The name of records that say who has seen a problem."""
 FLEET: Final = "fleet"
+HOST: Final = "host"
+"""The kind of what is about hosts."""
+HOST_LOST: Final = "host_lost"
+HOSTS_DIFFER: Final = "hosts_differ"
+NO_HOST: Final = "no_host"
 QUESTION: Final = "question"
 TROUBLE: Final = "trouble"
 BY_A_PERSON: Final = frozenset({"paused", "stopped", "finishing"})
@@ -36,6 +42,10 @@ FAILED: Final = frozenset({"ended_error", "ended_timeout", "ended_lost", "ended_
 """Codes of an end without another run."""
 RAISE_BY: Final = "1.00"
 """What a budget is raised by with one click: little, because it can be clicked again."""
+LOST_REMEDY: Final = "Look at that machine. When it is back, it joins by itself: `flyball hosts`."
+SAME_SETTINGS: Final = "Give all hosts the same settings file, then `flyball reload` on each."
+NAMES_MAX: Final = 5
+"""Hosts or units named in a text; of more, how many."""
 CHOICES_MAX: Final = 4
 """Answers offered as buttons. A question with more is answered in words."""
 
@@ -58,7 +68,7 @@ class Problem(View, frozen=True, kw_only=True):
     """Nothing: the fleet."""
     code: str
     kind: str
-    """Of the unit: rule, session, …; `fleet`."""
+    """Of the unit: rule, session, …; `fleet`; `host`."""
     severity: str
     title: str
     """`coder-3 quarantined`."""
@@ -111,10 +121,51 @@ def of_fleet(fleet: FleetView, trouble: str) -> tuple[Problem, ...]:
         close = Action(verb="reset", args={"breaker": breaker.name}, label="Close the circuit", destructive=True)
         reason = _reason("circuit_open", text, remedy)
         found.append(_of_fleet(reason, breaker.name, f"circuit {breaker.name} {breaker.state}", WARNING, close))
+    found += of_hosts(fleet)
     if trouble:
         reason = _reason(TROUBLE, trouble, "`flyball logs` without a name shows what the daemon says.")
         found.append(_of_fleet(reason, FLEET, "daemon in trouble", CRITICAL))
     return tuple(found)
+
+
+def of_hosts(fleet: FleetView) -> list[Problem]:
+    """The problems of the hosts: those that are lost, that have other settings, and units that none of them may run."""
+    found = []
+    for host in fleet.hosts:
+        if host.state == LOST:
+            text = lost_text(host.units, host.by)
+            reason = _reason(HOST_LOST, text, LOST_REMEDY)
+            one = _of_fleet(reason, host_ref(host.name), f"host {host.name} lost", WARNING)
+            found.append(msgspec.structs.replace(one, since=host.since))
+    odd = [host.name for host in fleet.hosts if host.differs]
+    if odd:
+        reason = _reason(HOSTS_DIFFER, differ_text(odd), SAME_SETTINGS)
+        found.append(_of_fleet(reason, FLEET, "hosts with different settings", WARNING))
+    if fleet.homeless:
+        more = f" and {len(fleet.homeless) - NAMES_MAX} more" if len(fleet.homeless) > NAMES_MAX else ""
+        text = f"{', '.join(fleet.homeless[:NAMES_MAX])}{more}: no host that takes units is what they ask for"
+        remedy = "Start that host, or `flyball drain --undo` it; or change `host` and `host_labels` of the unit."
+        title = f"{counted(len(fleet.homeless), 'unit')} without a host"
+        found.append(_of_fleet(_reason(NO_HOST, text, remedy), FLEET, title, WARNING))
+    return [msgspec.structs.replace(one, kind=HOST) for one in found]
+
+
+def host_ref(name: str) -> str:
+    """What stands for a host in the id of a problem: no unit is called so."""
+    return f"host/{name}"
+
+
+def lost_text(runs: int, by: str) -> str:
+    """What became of what a host ran that is lost."""
+    had = f"it had {counted(runs, 'run')}" if runs else "it ran nothing"
+    after = ", which others take over" if runs else ""
+    return f"its lease ran out{f', {by} found' if by else ''}; {had}{after}"
+
+
+def differ_text(names: Sequence[str]) -> str:
+    """Who has other settings than most."""
+    more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+    return f"the units or rules of {', '.join(names[:NAMES_MAX])}{more} are not those of the other hosts"
 
 
 def listed(problems: Iterable[Problem], seen: Mapping[str, Seen], now: Instant) -> list[Problem]:

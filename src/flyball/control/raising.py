@@ -152,7 +152,7 @@ def _resumed(context: Context, look: Look, unit: str, labels: dict[str, str]) ->
     units = orders.units_of(context, labels[USER]) if labels else look.units()
     bankrupt = [one for one in units if _ended_for_money(look, one)]
     for one in bankrupt:
-        released = Released(unit=one, policies=(Restart().name,), by=context.who, note=orders.note_of(context, ""))
+        released = Released(unit=one, policies=(Restart().name,), **orders.released_by(context, "resume"))
         context.governor.submit(released)
         if context.poke is not None:
             context.poke(one, "resume")

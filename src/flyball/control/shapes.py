@@ -165,6 +165,41 @@ class UnitView(View, frozen=True, kw_only=True):
     labels: Mapping[str, str]
     waiting: int
     """Of a rule: firings in its queue that no run has at this moment."""
+    host: str = ""
+    """Which host of the fleet runs it; nothing if none does, or if there are no hosts."""
+
+
+class HostView(View, frozen=True, kw_only=True):
+    """A host of the fleet."""
+
+    name: str
+    state: str
+    """up, draining or lost."""
+    since: float | None
+    """When it joined; of one that is lost, when that was found."""
+    units: int
+    """Units that it runs; of one that is lost, runs that it had."""
+    units_max: int = 0
+    labels: Mapping[str, str] = {}
+    page: str = ""
+    """Where its page is, if it has one."""
+    version: str = ""
+    """Of flyball."""
+    differs: bool = False
+    """Its units and rules are others than those of most hosts."""
+    by: str = ""
+    """Of one that is lost: the host that found it out."""
+
+
+class HostDetail(HostView, frozen=True, kw_only=True):
+    """What changes all the time, too."""
+
+    holder: str = ""
+    lease: float = 0.0
+    """How long it is taken to live without a word from it."""
+    lease_until: float | None = None
+    here: bool = False
+    """It is the one that answers."""
 
 
 class BreakerView(View, frozen=True, kw_only=True):
@@ -203,6 +238,10 @@ class FleetView(FleetState, frozen=True, kw_only=True):
     counts: Mapping[str, int]
     """How many units are what."""
     orders: tuple[OrderView, ...]
+    hosts: tuple[HostView, ...]
+    """By name; nothing: the memory of the fleet is a file of one machine."""
+    homeless: tuple[str, ...]
+    """Units that no host may run, as the hosts are now."""
 
 
 class PolicyState(View, frozen=True, kw_only=True):

@@ -25,6 +25,8 @@ from flyball.core.event import (
     Exited,
     Fired,
     Held,
+    Joined,
+    Left,
     Ordered,
     Raised,
     Released,
@@ -204,6 +206,13 @@ def _said(event: Event, decision: Decision) -> str:
             return "exited: " + exit_text(event.cause, event.error, event.code, event.signal, event.fingerprint)
         case Booted():
             return f"a supervisor started with {event.units} units"
+        case Joined():
+            return f"host {event.host} joined"
+        case Left(lost=True):
+            by = f", found by {event.by}" if event.by else ""
+            return f"host {event.host} lost with {counted(event.runs, 'run')}{by}"
+        case Left():
+            return f"host {event.host} left"
         case Held():
             ordered = {Verb.HOLD: "paused", Verb.STOP: "stopped", Verb.FINISH: "told to finish"}.get(event.verb, "held")
             return f"{ordered} by {_person(event)}{_scope(event)}"

@@ -45,7 +45,7 @@ class Trail:
 
     def done(self, context: "Context", command: "Command", args: "Args", data: Any) -> None:
         """It was done, and this is its answer."""
-        self._write(context, command, args, effect=effect_of(data))
+        self._write(context, self.line(context, command.name, args, effect=effect_of(data)))
 
     def failed(self, context: "Context", command: "Command", args: "Args", error: FlyballError) -> None:
         """It was not done. Written if they may not do it."""
@@ -58,22 +58,25 @@ class Trail:
         if len(self._refused) >= CALLERS_MAX:
             self._refused.clear()
         self._refused[seen] = now
-        self._write(context, command, args, effect=str(error), refused=FORBIDDEN)
+        self._write(context, self.line(context, command.name, args, effect=str(error), refused=FORBIDDEN))
 
-    def _write(self, context: "Context", command: "Command", args: "Args", *, effect: str, refused: str = "") -> None:
-        ordered = Ordered(
+    def line(self, context: "Context", verb: str, args: "Args", *, effect: str, refused: str = "") -> Ordered:
+        """A line of it, not written yet."""
+        return Ordered(
             unit=_only_unit(args),
-            verb=command.name,
+            verb=verb,
             asked=in_words(args),
             effect=effect,
             refused=refused,
             by=context.who,
             channel=context.channel,
         )
+
+    def _write(self, context: "Context", ordered: Ordered) -> None:
         try:
             context.governor.submit(ordered)
         except StoreError as error:
-            log.error("not on the audit trail: %s by %s: %s", command.name, context.who, error)
+            log.error("not on the audit trail: %s by %s: %s", ordered.verb, context.who, error)
 
 
 def in_words(args: "Args") -> str:

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
+from flyball.config.components import Component
 from flyball.config.rules import Rule
-from flyball.control import circuits
+from flyball.control import circuits, hosts
 from flyball.control.past import RULE, RUNTIME, Order, Past, UnitPast
 from flyball.control.shapes import (
     BudgetView,
@@ -16,6 +17,7 @@ from flyball.control.shapes import (
     FailureView,
     FleetState,
     FleetView,
+    HostView,
     LiveView,
     OrderView,
     PolicyState,
@@ -29,6 +31,7 @@ from flyball.core import window
 from flyball.core.codec import readable_state
 from flyball.core.decision import PROCEED, Decision, Verb
 from flyball.core.event import Held, Released, Resume, Start
+from flyball.core.host import HostRecord, host_of
 from flyball.core.panel import REFUSED
 from flyball.core.policy import AnyPolicy, Gate, Key, S, State
 from flyball.core.time import FOREVER, Instant, seconds
@@ -115,8 +118,10 @@ class Look:
         *,
         units: Iterable[str] = (),
         rules: Iterable[Rule] = (),
+        asking: Callable[[], Iterable[Component]] = tuple,
         gone: Gone | None = None,
     ) -> None:
+        """`asking`: the units that do not run on any host."""
         past.catch_up(governor.store)
         self.governor = governor
         self.past = past
@@ -124,9 +129,18 @@ class Look:
         self.rules = {rule.name: rule for rule in rules}
         """Those that the settings name."""
         self._named = (*units, *self.rules)
+        self._asking = asking
+        self._hosts: Mapping[str, HostRecord] | None = None
         self._kinds: dict[str, str] = {}
         self._firings: Mapping[str, list[Firing]] | None = None
         self._gone = gone or (lambda _: False)
+
+    @property
+    def hosts(self) -> Mapping[str, HostRecord]:
+        """The hosts that have a record, by name; none: the fleet is on one machine."""
+        if self._hosts is None:
+            self._hosts = hosts.known(self.governor.store)
+        return self._hosts
 
     def units(self) -> list[str]:
         """Every unit that is known by the settings, the states or the journal."""
@@ -197,6 +211,7 @@ class Look:
             orders=_orders(past.orders),
             labels=dict(labels),
             waiting=sum(firing.run not in runs for firing in self.queue(unit)) if kind == RULE else 0,
+            host=next((host_of(run.holder) for run in live if not run.lost), "") if self.hosts else "",
         )
 
     def fleet_state(self) -> FleetState:
@@ -230,7 +245,13 @@ class Look:
             running=sum(view.running for view in units),
             counts=dict(sorted(Counter(str(view.state) for view in units).items())),
             orders=_orders(self.past.of("").orders),
+            hosts=self.host_views(Counter(view.host for view in units if view.host)),
+            homeless=hosts.homeless(self._asking(), self.hosts.values(), self.now) if self.hosts else (),
         )
+
+    def host_views(self, units: Mapping[str, int]) -> tuple[HostView, ...]:
+        """The hosts, which run so many units each."""
+        return hosts.views(self.hosts, self.past.lost_hosts, units, self.now)
 
     def policy_state(self, unit: str) -> PolicyState:
         """What the flapping policy knows: the three states, flaps in a row, failing exits within its window."""

@@ -288,6 +288,28 @@ class Booted(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower
     """How many units it looks after."""
     skew: Span = 0
     """The clock minus the journal's last instant: below zero, the clock was set back."""
+    others: int = 0
+    """Other hosts of the fleet that live: with them it runs already."""
+
+
+class Joined(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """A host joined the fleet: from now on it holds a lease. No policy hears it."""
+
+    host: str = ""
+    holder: str = ""
+
+
+class Left(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
+    """A host is no part of the fleet any more. No policy hears it: what becomes of its runs is told of each run."""
+
+    host: str = ""
+    holder: str = ""
+    lost: bool = False
+    """It did not leave in order: its lease ran out, or it was found dead."""
+    runs: int = 0
+    """How many runs it had."""
+    by: str = ""
+    """The host that found it out."""
 
 
 class Held(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
@@ -295,11 +317,15 @@ class Held(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lower):
 
     scope: str = "unit"
     verb: Verb = Verb.HOLD
+    order: str = ""
+    """What the person said, where the verb does not say all of it: a `kill` is a stop without grace."""
+    host: str = ""
+    """On which host of a fleet it was ordered: what runs there was told at once."""
     by: str = ""
     note: str = ""
 
     def __post_init__(self) -> None:
-        _cut(self, NAME_MAX, "by")
+        _cut(self, NAME_MAX, "order", "host", "by")
         _cut(self, NOTE_MAX, "note")
 
 
@@ -311,11 +337,15 @@ class Released(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.low
     """Which policies; none named: all of that scope."""
     fingerprint: str = ""
     """Only this failure; none named: all."""
+    order: str = ""
+    """What the person said: `start`, `restart`, `resume`, `reset`. A restart also ends what runs."""
+    host: str = ""
+    """On which host of a fleet it was ordered: what runs there was told at once."""
     by: str = ""
     note: str = ""
 
     def __post_init__(self) -> None:
-        _cut(self, NAME_MAX, "by", "fingerprint")
+        _cut(self, NAME_MAX, "order", "host", "by", "fingerprint")
         _cut(self, NOTE_MAX, "note")
 
     def frees(self, policy: str, by: str) -> bool:
@@ -387,7 +417,7 @@ class Ordered(Event, frozen=True, kw_only=True, omit_defaults=True, tag=str.lowe
     """The code of why it was not done; nothing: it was."""
     by: str = ""
     channel: str = ""
-    """`cli`, `socket`, `http`, `page`, `link`, `telegram`."""
+    """`cli`, `socket`, `http`, `page`, `link`, `telegram`; `rule`: no person did."""
 
     def __post_init__(self) -> None:
         _cut(self, NAME_MAX, "verb", "refused", "by", "channel")
@@ -406,6 +436,8 @@ AnyEvent = (
     | Fired
     | Exited
     | Booted
+    | Joined
+    | Left
     | Held
     | Released
     | Settled

@@ -20,6 +20,8 @@ from flyball.core.event import (
     Beat,
     Event,
     Fired,
+    Joined,
+    Left,
     Ordered,
     Raised,
     Revise,
@@ -110,7 +112,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     """As granted: a Step may have been granted fewer steps than it asked for."""
 
 
-UNHEARD: Final = frozenset((Fired, Acknowledged, Ordered))
+UNHEARD: Final = frozenset((Fired, Joined, Left, Acknowledged, Ordered))
 """Kinds of events that no policy is told of."""
 
 

@@ -3,7 +3,8 @@
 By unit: error and timeout are followed by another run, `done` and `stopped` are not, `starved` waits for its resource;
 so many an hour (wait until the window slides), and so many failures in a row, of whatever kind (hold). By fleet: so
 many an hour over all units, then hold. Failing runs in a row are counted on their exits: an exit that nobody reports is
-found as `lost`, so a crash of flyball gives no free attempt.
+found as `lost`, so a crash of flyball gives no free attempt. What follows a lost run is counted for its unit and not
+for the fleet: that a machine went down with a thousand units on it is one event.
 
 What was stopped starts again with its supervisor, unless another policy stopped it, because its money was gone or it
 went in circles: that would only happen again, so it waits for a person. Of what starves, it waits for a resource that
@@ -32,6 +33,10 @@ ENDED_BY_POLICY: Final = "ended_by_policy"
 """The code of what was stopped because of its money or its circles: it is not held, but waits for a person too."""
 
 
+LOST_MAX: Final = 10_000_000
+"""More runs than any fleet has: a bound, not a limit."""
+
+
 class State(PolicyState, frozen=True):
     """The last exit, failing runs in a row, restarts within the hour."""
 
@@ -44,6 +49,9 @@ class State(PolicyState, frozen=True):
     held_at: Instant = FOREVER
     ended_for: str = ""
     """Why a policy stopped the last run: the code of its reason."""
+    lost: int = 0
+    lost_at: Instant = 0
+    """Runs over all units that were lost and are not followed by another one yet, and when the last of them was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +122,13 @@ class Restart:
             return state
         if event.again and not self._by_cause(state, now).proceeds:
             return state
-        restarts = state.restarts
-        if event.again or (state.last is not None and state.last.failed):
+        restarts, lost = state.restarts, state.lost
+        if event.again and lost and now - state.lost_at < self.window:
+            lost -= 1
+        elif event.again or (state.last is not None and state.last.failed):
             restarts = window.add(restarts, now, self.window, self.restarts_max + 1)
         if self.by != "unit":
-            return State(restarts=restarts, held_at=state.held_at)
+            return State(restarts=restarts, held_at=state.held_at, lost=lost, lost_at=state.lost_at if lost else 0)
         lived = state.lived.started(now) if state.row else state.lived
         return State(None, 0, state.row, restarts, lived, state.failed_at, state.held_at)
 
@@ -131,9 +141,11 @@ class Restart:
 
     def _after(self, state: State, event: Exited, now: Instant) -> State:
         cause = event.cause
+        if self.by != "unit" and cause is Cause.LOST:
+            return msgspec.structs.replace(state, lost=min(state.lost + 1, LOST_MAX), lost_at=now)
         held_at = self._held_at(state, cause, now)
         if self.by != "unit":
-            return state if held_at == state.held_at else State(restarts=state.restarts, held_at=held_at)
+            return state if held_at == state.held_at else msgspec.structs.replace(state, held_at=held_at)
         held = bool(self.row_max) and state.row > self.row_max
         if event.pause:  # it goes on, which is no restart
             return State(None, 0, state.row, state.restarts, state.lived, state.failed_at, held_at)

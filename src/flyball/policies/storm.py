@@ -2,7 +2,8 @@
 
 Failures are counted, not kinds of failures, and only those of the last minutes. Runs that were lost with the supervisor
 do not count: that a machine went down is one event, and boots are counted for it. Too many boots in that time are a
-storm too: something restarts the supervisor itself. While running it judges only where that was asked for.
+storm too: something restarts the supervisor itself. A fleet on many hosts boots when its first one does: that one more
+joins those that live is no boot of the fleet. While running it judges only where that was asked for.
 """
 
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ class Storm:
                 failures = window.add(state.failures, now, self.window, self._kept_max)
                 paused = state.paused or (self._judge(failures, 0, now) if self.while_running else "")
                 return State(failures, state.boots, paused)
-            case Booted(units=units):
+            case Booted(units=units, others=0):
                 boots = window.add(state.boots, now, self.window, self.boots_max + 1)
                 paused = state.paused or self._judge(state.failures, units, now) or self._judge_boots(boots, now)
                 return State(state.failures, boots, paused)

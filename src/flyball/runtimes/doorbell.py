@@ -1,7 +1,8 @@
 """Orders and answers that others wrote into the store: heard at once by whoever runs units itself, without a daemon.
 
 Whoever gives an order writes it into the journal, and the file of the store changes. That change is what is waited for
-(inotify); where the system does not tell of it, the file is looked at now and then.
+(inotify); where the system does not tell of it, the file is looked at now and then. A store that many hosts share has
+no such file, and tells by itself.
 """
 
 import asyncio
@@ -12,10 +13,10 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from flyball.errors import StoreError
-from flyball.store import Store
+from flyball.errors import StoreClosed, StoreError
+from flyball.store import Entry, SharedStore, Store
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,77 @@ ENTRIES_MAX: Final = 1_000
 
 IN_MODIFY: Final = 0x2
 CHUNK: Final = 65_536
+
+
+class Bell(Protocol):
+    """What rings, until it is closed."""
+
+    def close(self) -> None:
+        """Listen no more."""
+        ...
+
+
+def doorbell(store: Store, file: Path | None, ring: Callable[[], None], events: Sequence[str] = ORDERS) -> Bell:
+    """Ring, in the running loop, when somebody gave an order or an answer, or for other kinds of events. `file` is the
+    one that every commit changes, where there is such a file."""
+    if isinstance(store, SharedStore):
+        return SharedBell(store, lambda _: ring(), events)
+    assert file is not None  # noqa: S101 - a store of one machine is a file
+    return Doorbell(store, file, ring, events)
+
+
+class SharedBell:
+    """Hands over what others and we wrote into a store that many hosts share. It is read in another thread: a store out
+    of reach must not keep the loop waiting. `heard` is called in the loop; the first time with nothing, for what was
+    written until then may have been missed."""
+
+    def __init__(
+        self, store: SharedStore, heard: Callable[[Sequence[Entry]], None], events: Sequence[str] = ORDERS
+    ) -> None:
+        self._store, self._heard, self._events = store, heard, events
+        self._loop = asyncio.get_running_loop()
+        self._seen = -1
+        """Not known yet: what was there before is no news."""
+        self._rung = asyncio.Event()
+        self._rung.set()
+        self._unlisten = store.listen(self._told)
+        self._task = self._loop.create_task(self._listen())
+
+    def close(self) -> None:
+        self._unlisten()
+        self._task.cancel()
+
+    def _told(self) -> None:
+        """In the store's thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
+            self._loop.call_soon_threadsafe(self._rung.set)
+
+    async def _listen(self) -> None:
+        while True:
+            # Steps and signs of life are told of to nobody: who wants to hear of everything looks now and then.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._rung.wait(), None if self._events else LOOK_EVERY)
+            self._rung.clear()
+            begins = self._seen < 0
+            try:
+                entries, full = await asyncio.to_thread(self._look)
+            except StoreClosed:
+                return
+            except StoreError as error:  # it may pass, and then the store rings
+                log.warning("orders cannot be looked for: %s", error)
+                continue
+            if full:
+                self._rung.set()
+            if entries or begins:
+                self._heard(entries)
+
+    def _look(self) -> tuple[Sequence[Entry], bool]:
+        """What is new, and whether there may be more of it."""
+        if self._seen < 0:
+            self._seen = self._store.read(()).seq
+            return (), False
+        entries, self._seen = _unheard(self._store, self._seen, self._events)
+        return entries, len(entries) == ENTRIES_MAX
 
 
 class Doorbell:
@@ -91,13 +163,10 @@ class Doorbell:
 
     def _heard(self) -> bool:
         """Ring if there are orders that were not heard yet. Whether there may be more of them."""
-        head = self._store.read(()).seq
-        entries = self._store.entries(after=self._seen, limit=ENTRIES_MAX, events=self._events)
-        full = len(entries) == ENTRIES_MAX
-        self._seen = entries[-1].seq if full else max(head, entries[-1].seq if entries else 0)
+        entries, self._seen = _unheard(self._store, self._seen, self._events)
         if entries:
             self._ring()
-        return full
+        return len(entries) == ENTRIES_MAX
 
     def _look_at_file(self) -> tuple[int, int]:
         try:
@@ -105,6 +174,14 @@ class Doorbell:
         except OSError:
             return (0, 0)
         return (found.st_mtime_ns, found.st_size)
+
+
+def _unheard(store: Store, seen: int, events: Sequence[str]) -> tuple[Sequence[Entry], int]:
+    """Entries of these kinds after the one that was seen last; and which that is now."""
+    head = store.read(()).seq
+    entries = store.entries(after=seen, limit=ENTRIES_MAX, events=events) if head > seen else ()
+    last = entries[-1].seq if entries else seen
+    return entries, last if len(entries) == ENTRIES_MAX else max(head, last)
 
 
 def _watched(file: Path) -> int | None:

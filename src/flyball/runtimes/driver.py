@@ -11,16 +11,17 @@ new is begun, and an exit waits until it can be written down.
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import count
 from typing import Final, Protocol, TypeVar
 
 from flyball.core.decision import PROCEED, Decision, Verb, proceed
 from flyball.core.event import Beat, Cause, Event, Exited, Start
 from flyball.core.time import FOREVER, SECOND, Instant, Span
-from flyball.errors import StoreError
+from flyball.errors import StoreError, StoreUnsure
 from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.runtimes.bridge import bring, submit
 from flyball.runtimes.flag import Flag
@@ -136,21 +137,25 @@ Closing = Callable[[Exited], Rows]
 Sleep = Callable[[asyncio.Event, Instant], Awaitable[None]]
 
 
-async def sleep_until(poked: asyncio.Event, until: Instant) -> None:
-    """Wait for that instant on the machine's clock, or to be poked."""
-    seconds = None if until >= FOREVER - ASK_EARLY else max(0.0, until / SECOND - time.time())
+def _machine_now() -> Instant:
+    return time.time_ns() // 1000
+
+
+async def sleep_until(poked: asyncio.Event, until: Instant, now: Callable[[], Instant] = _machine_now) -> None:
+    """Wait for that instant, on the clock that `now` reads, or to be poked."""
+    seconds = None if until >= FOREVER - ASK_EARLY else max(0.0, (until - now()) / SECOND)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await poked.wait()
 
 
-async def doze_until(poked: asyncio.Event, until: Instant) -> None:
+async def doze_until(poked: asyncio.Event, until: Instant, now: Callable[[], Instant] = _machine_now) -> None:
     """The same with less to keep in mind, for those who have thousands of waits. When the time is over it pokes by
     itself, so it is for those only who take back every poke before they ask."""
     if until >= FOREVER - ASK_EARLY:
         await poked.wait()
         return
-    seconds = max(0.0, until / SECOND - time.time())
+    seconds = max(0.0, (until - now()) / SECOND)
     timer = asyncio.get_running_loop().call_later(seconds, poked.set)
     try:
         await poked.wait()
@@ -183,10 +188,12 @@ class Driver:
     """Told when the store cannot be written, and, by None, when it can be again."""
     sleep: Sleep = sleep_until
     """How to wait. Tests move a clock instead."""
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    """Of its runs. Whoever makes another driver for the same unit and holder goes on with the same: no two runs are
+    called alike."""
     stage: Stage = Stage.WAITING
     run_id: str = ""
     _poked: asyncio.Event = field(default_factory=Flag)
-    _number: int = 0
     _exited_at: Instant = 0
     _trouble: bool = False
     _gives_up: bool = False
@@ -230,8 +237,7 @@ class Driver:
         return await self._submit(start, rows)
 
     def _next_start(self) -> Start:
-        self._number += 1
-        run = f"{self.holder}.{self._number}"
+        run = f"{self.holder}.{next(self.numbers)}"
         down = self.governor.clock.now() - self._exited_at if self._exited_at else 0
         return Start(unit=self.unit, run=run, labels=self.labels, again=self.again, holder=self.holder, down=down)
 
@@ -290,7 +296,11 @@ class Driver:
             return asked
 
         try:
-            answer, leave = await self._insist(ask)
+            try:
+                answer, leave = await self._insist(ask)
+            except StoreUnsure:
+                answer = await self._insist(lambda: self.governor.submit_again_soon(exited), repeatable=True)
+                leave = await self._insist(lambda: self.governor.submit_again_soon(start), repeatable=True)
         except asyncio.CancelledError:
             self._gives_up = True
             _, leave = await bring(asked or ask())
@@ -368,19 +378,26 @@ class Driver:
         return decision
 
     async def _submit(self, event: Event, rows: Rows = NO_ROWS) -> Decision:
-        decision = await self._insist(lambda: self.governor.submit_soon(event, rows))
+        try:
+            decision = await self._insist(lambda: self.governor.submit_soon(event, rows))
+        except StoreUnsure:
+            if not isinstance(event, Start | Exited):
+                raise
+            sure = event
+            decision = await self._insist(lambda: self.governor.submit_again_soon(sure, rows), repeatable=True)
         self._tell(event, decision)
         return decision
 
-    async def _insist(self, ask: "Callable[[], Future[T]]") -> T:
-        """Ask until the store could write it down: what was not is not done, and what was done is not forgotten."""
+    async def _insist(self, ask: "Callable[[], Future[T]]", *, repeatable: bool = False) -> T:
+        """Ask until the store could write it down: what was not is not done, and what was done is not forgotten. Where
+        nobody knows whether it was, it is asked again only if it is `repeatable`."""
         while True:
             # Cleared before asking, not before waiting: an order that comes while the answer is on its way is not lost.
             self._poked.clear()
             try:
                 answer = await bring(ask())
             except StoreError as error:
-                if self._gives_up or not error.passes:
+                if self._gives_up or not error.passes or (isinstance(error, StoreUnsure) and not repeatable):
                     raise
                 self._in_trouble(error)
             else:

@@ -25,7 +25,7 @@ from flyball.errors import StoreError
 from flyball.governor import Governor
 from flyball.policies.exclusive import Exclusive
 from flyball.policies.exclusive import State as Leases
-from flyball.runtimes.doorbell import Doorbell
+from flyball.runtimes.doorbell import doorbell
 from flyball.runtimes.driver import ASK_EARLY, Driver, Ending, Life, NotBegun, sleep_until
 from flyball.runtimes.guardian import Guard
 from flyball.runtimes.holder import is_gone, me
@@ -140,7 +140,7 @@ class Foreground:
             self._hands = WatchedHands(
                 self.unit, self.governor, logs=self.state / "logs", sockets=self.state / "sockets"
             )
-            bell = Doorbell(self.governor.store, self.state / WAL, self.driver.poke)
+            bell = doorbell(self.governor.store, self.state / WAL, self.driver.poke)
             with contextlib.closing(self._hands), contextlib.closing(bell):
                 return await self._drive()
         finally:
@@ -239,7 +239,7 @@ class Foreground:
         endless = until >= FOREVER - ASK_EARLY or "already_running" in self._decision.codes
         if self._life is None and (endless or self._is_over()):
             raise _Over
-        await sleep_until(poked, until)
+        await sleep_until(poked, until, self.governor.clock.now)
         if self._life is None and self._is_over():
             raise _Over
 

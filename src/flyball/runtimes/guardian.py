@@ -7,6 +7,12 @@ that are to be kept are spared. When the guardian itself dies, the supervisor fi
 This file is run as a script by a bare interpreter, to cost little memory: it imports little, and only what Python
 brings.
 
+Where the supervisor is on a lease, there is a third process, the deadman. It reads the deadline that the supervisor
+writes into a file that both hold. When that comes near, because the supervisor hangs or is frozen, and perhaps the
+guardian with it, the deadman kills the supervisor and all that it started: others take that over when the lease is at
+its end. Then, and when the supervisor says itself that it lost its lease, the guardian begins it anew. If the deadman
+dies, the guardian makes another. If guardian and supervisor die, the deadman ends what they left.
+
 Where there is no sub-reaper (macOS), the supervisor writes the process groups of its runs into a file that both hold,
 and the guardian kills those. What left its group is then not found.
 """
@@ -18,16 +24,21 @@ import contextlib
 import os
 import signal
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # a tenth of the guardian's memory
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Final, NoReturn
 
 VARIABLE: Final = "FLYBALL_GUARDIAN"
-"""Tells the supervisor the file descriptors that it was given: `pipe=3,slots=4,lock=5`."""
+"""Tells the supervisor the file descriptors that it was given: `pipe=3,slots=4,lock=5,deadline=6`."""
 PLAN: Final = "FLYBALL_PLAN"
-"""Tells the supervisor the file descriptor of what it is to run. The guardian passes it on, and lets go of it."""
+"""Tells the supervisor the file descriptor of what it is to run. The guardian passes it on, and lets go of it, unless
+the supervisor may have to be begun anew."""
+ANEW: Final = "FLYBALL_ANEW"
+"""Tells the supervisor that it is begun anew, because the one before it lost its lease: it waits for the store, and has
+nobody to complain to."""
 READY: Final = "FLYBALL_READY"
 """A file descriptor: who started the supervisor reads there that it is ready."""
 LOCK: Final = "flyball.lock"
@@ -48,6 +59,28 @@ CANNOT_START: Final = 2
 LAST_STREAM: Final = 2
 KILLED: Final = 128
 """Added to the number of the signal, as shells do."""
+LEASE_LOST: Final = 75
+"""The exit code of a supervisor that could not renew its lease: it ended its units, and is to be begun anew. In
+sysexits.h this is the failure that passes."""
+ANEW_EVERY: Final = 1.0
+"""Seconds from one beginning to the next, at least: what cannot live must not take the machine with it."""
+ENDS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+"""Who was told one of these is not begun anew."""
+TICK: Final = 0.05
+"""Seconds between the deadman's looks at the clock. It does not sleep until the deadline: if the machine itself slept
+meanwhile, that would be too long."""
+FIRST: Final = -20
+"""The deadman's niceness, where it may have one: it has to be in time on a machine that is too busy for anything else.
+"""
+DEATHS_MAX: Final = 100
+"""Deadmen that are made for one supervisor. If so many died, something kills them, or they are no good."""
+ALONE_TICKS: Final = 10
+"""Ticks between the deadman's looks at the process table when it is the last one left."""
+SHARED_BYTES: Final = 512
+HOLDER_BYTES_MAX: Final = 400
+"""Of the file that the supervisor and the deadman share."""
+FILES_MAX: Final = 65_536
+"""Numbers of files that the deadman closes. The guardian opens a handful, and was given a few."""
 
 
 # The supervisor's side.
@@ -58,18 +91,19 @@ def is_guarded(env: Mapping[str, str]) -> bool:
     return bool(env.get(VARIABLE))
 
 
-def command(argv: Sequence[str], *, kept: str = "", lock: str = "") -> list[str]:
+def command(argv: Sequence[str], *, kept: str = "", lock: str = "", lease: bool = False) -> list[str]:
     """The command line of a guardian over that one. `kept` is the folder with the records of units to be spared;
-    `lock` is a file that only one guardian and its supervisor can hold, as long as anything that they started lives."""
-    return [sys.executable, "-I", "-S", __file__, kept, lock, *argv]
+    `lock` is a file that only one guardian and its supervisor can hold, as long as anything that they started lives.
+    With `lease` there is a deadman."""
+    return [sys.executable, "-I", "-S", __file__, kept, lock, "lease" if lease else "", *argv]
 
 
-def guarded(argv: Sequence[str], *, kept: str = "", lock: str = "") -> NoReturn:
+def guarded(argv: Sequence[str], *, kept: str = "", lock: str = "", lease: bool = False) -> NoReturn:
     """Become the guardian of that command: this process is replaced, and ends with the command's exit code."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # it may have been closed
             stream.flush()
-    line = command(argv, kept=kept, lock=lock)
+    line = command(argv, kept=kept, lock=lock, lease=lease)
     os.execv(line[0], line)  # noqa: S606 - no shell is wanted
 
 
@@ -80,6 +114,10 @@ class Guard:
         given = {name: int(number) for name, _, number in (pair.partition("=") for pair in env[VARIABLE].split(","))}
         self.pipe = given["pipe"]
         """Readable, and at its end, when the guardian is gone."""
+        self.deadline = given.get("deadline")
+        """The file that is shared with the deadman; None: there is none."""
+        self.line = given.get("line")
+        """The end of a pipe that is closed when guardian, deadman and supervisor are all gone; None: there is none."""
         self._slots = given.get("slots")
         self._taken: dict[int, int] = {}
         for descriptor in given.values():
@@ -100,19 +138,57 @@ class Guard:
             os.pwrite(self._slots, b"".ljust(SLOT), slot * SLOT)
 
 
+# What the supervisor and the deadman share.
+
+
+def boot_clock() -> int:
+    """Microseconds since the machine was started, also those that it slept. Nobody can set this clock."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1000
+
+
+class Shared:
+    """The file that they share: numbers at places of their own, each written at once, then the holder."""
+
+    DEADLINE, MARGIN, FIRED, LAST, PID, STARTED, HOLDER = range(0, 56, 8)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def read(self, place: int) -> int:
+        """That number; 0 where nothing was written."""
+        return int.from_bytes(os.pread(self._descriptor, 8, place), "little")
+
+    def write(self, place: int, number: int) -> None:
+        """Make it that number."""
+        os.pwrite(self._descriptor, number.to_bytes(8, "little"), place)
+
+    @property
+    def holder(self) -> bytes:
+        """What marks of runs begin with."""
+        return os.pread(self._descriptor, HOLDER_BYTES_MAX, self.HOLDER).rstrip(b"\0")
+
+    @holder.setter
+    def holder(self, holder: bytes) -> None:
+        os.pwrite(self._descriptor, holder[:HOLDER_BYTES_MAX].ljust(HOLDER_BYTES_MAX, b"\0"), self.HOLDER)
+
+    def clear(self) -> None:
+        """As nothing was written."""
+        os.pwrite(self._descriptor, bytes(SHARED_BYTES), 0)
+
+
 # The guardian's side.
 
 
 class _Process:
     """One line of the process table."""
 
-    __slots__ = ("parent", "pid", "session", "started")
+    __slots__ = ("dead", "parent", "pid", "session", "started")
 
-    def __init__(self, pid: int, parent: int, session: int, started: int) -> None:
-        self.pid, self.parent, self.session, self.started = pid, parent, session, started
+    def __init__(self, pid: int, parent: int, session: int, started: int, *, dead: bool) -> None:
+        self.pid, self.parent, self.session, self.started, self.dead = pid, parent, session, started, dead
 
 
-def guard(kept: str, lock: str, argv: Sequence[str]) -> int:
+def guard(kept: str, lock: str, lease: str, argv: Sequence[str]) -> int:
     """Start the command, stand by until it is over, and end whatever it left; its exit code."""
     _open_missing()
     given = {}
@@ -127,21 +203,41 @@ def guard(kept: str, lock: str, argv: Sequence[str]) -> int:
     given["pipe"], end = os.pipe()
     if not reaps:
         given["slots"] = _shared_file()
+    deadman = None
+    if lease:
+        given["deadline"] = _shared_file()
+        # Guardian, deadman and supervisor hold the one end: when it is closed, none of them is left.
+        given["line"], given["tie"] = os.pipe()
+        deadman = _Deadman(kept, given["deadline"], given.get("slots"))
     for descriptor in given.values():
         os.set_inheritable(descriptor, True)
     env = {**os.environ, VARIABLE: ",".join(f"{name}={descriptor}" for name, descriptor in given.items())}
-    try:
-        child = os.posix_spawnp(argv[0], list(argv), env, setsigmask=())
-    except OSError as error:
-        sys.stderr.write(f"error: {argv[0]}: {error.strerror}\nCheck that it is there and can be executed.\n")
-        return CANNOT_START
-    os.close(given["pipe"])
-    if PLAN in os.environ:
-        os.close(int(os.environ[PLAN]))
-    status = _stand_by(child, waited)
+    while True:
+        begun = time.monotonic()
+        child = _begin(argv, env, given["pipe"], deadman)
+        if not child:
+            return CANNOT_START
+        status, told = _stand_by(child, waited, deadman)
+        code = os.waitstatus_to_exitcode(status)
+        if deadman is None or told or not deadman.says_anew(code):
+            break
+        deadman.end()
+        ended = _end_descendants(_NONE_KEPT) if reaps else _end_groups(given["slots"])
+        why = "lost its lease" if code == LEASE_LOST else "did not move, and its lease was about to end"
+        sys.stderr.write(f"flyball: the supervisor {why}; {ended} processes were ended, and it is begun anew\n")
+        sys.stderr.flush()
+        _make_empty(given)
+        env[ANEW] = "1"
+        if _told_within(begun + ANEW_EVERY, waited):
+            return 0
     os.close(end)
-    ended = _end_descendants(_Kept(kept)) if reaps else _end_groups(given["slots"])
-    code = os.waitstatus_to_exitcode(status)
+    if deadman is not None:
+        kept = "" if deadman.fired else kept
+    but = deadman.pid if deadman is not None else 0
+    ended = _end_descendants(_Kept(kept), but) if reaps else _end_groups(given["slots"])
+    if deadman is not None:
+        deadman.end_unless_needed()
+        code = 0 if code == LEASE_LOST else code  # it was told to end, and has ended
     if code < 0:
         name = signal.Signals(-code).name
         if terminal is not None:
@@ -149,6 +245,48 @@ def guard(kept: str, lock: str, argv: Sequence[str]) -> int:
         sys.stderr.write(f"flyball: the supervisor was killed ({name}); {ended} processes that it left were ended\n")
         return KILLED - code
     return code
+
+
+def _begin(argv: Sequence[str], env: Mapping[str, str], pipe: int, deadman: _Deadman | None) -> int:
+    """Start the command; its pid, or 0, with a word about it."""
+    try:
+        if deadman is not None:
+            deadman.begin()
+        child = os.posix_spawnp(argv[0], list(argv), env, setsigmask=())
+    except OSError as error:
+        sys.stderr.write(f"error: {argv[0]}: {error.strerror}\nCheck that it is there and can be executed.\n")
+        if deadman is not None:
+            deadman.end()
+        return 0
+    if deadman is not None:
+        deadman.watch(child)
+        return child
+    os.close(pipe)
+    if PLAN in os.environ:
+        os.close(int(os.environ[PLAN]))
+    return child
+
+
+def _make_empty(given: Mapping[str, int]) -> None:
+    """What is shared with the next supervisor says nothing of the one before; what that is to run is there again."""
+    if "slots" in given:
+        os.ftruncate(given["slots"], 0)
+    if PLAN in os.environ:
+        os.lseek(int(os.environ[PLAN]), 0, os.SEEK_SET)
+
+
+def _told_within(until: float, waited: set[signal.Signals]) -> bool:
+    """Whether this process is told to end before that time. There is nobody to pass it on to."""
+    while (left := until - time.monotonic()) > 0:
+        if hasattr(signal, "sigtimedwait"):
+            info = signal.sigtimedwait(waited, left)
+            if info is not None and info.si_signo in ENDS:
+                return True
+        else:
+            time.sleep(min(left, TICK))
+            if signal.sigpending() & set(ENDS):
+                return True
+    return False
 
 
 def _open_missing() -> None:
@@ -195,16 +333,20 @@ def _take(path: str) -> int:
     return descriptor
 
 
-def _stand_by(child: int, waited: set[signal.Signals]) -> int:
-    """Reap and pass signals on until the command is over; its status."""
+def _stand_by(child: int, waited: set[signal.Signals], deadman: _Deadman | None) -> tuple[int, bool]:
+    """Reap and pass signals on until the command is over; its status, and whether it was told to end."""
+    told = False
     while True:
         number = _next_signal(child, waited)
         if number != signal.SIGCHLD:
+            told = told or number in ENDS
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, number)
         for pid, status in _reaped():
             if pid == child:
-                return status
+                return status, told
+            if deadman is not None and pid == deadman.pid:
+                deadman.begin_again(child)
 
 
 def _next_signal(child: int, waited: set[signal.Signals]) -> int:
@@ -243,12 +385,12 @@ def _become_subreaper() -> bool:
 # With a sub-reaper: every descendant, until there is none.
 
 
-def _end_descendants(kept: _Kept) -> int:
-    """Kill all descendants but the kept ones, until none is left; how many there were."""
+def _end_descendants(kept: _Kept, but: int = 0) -> int:
+    """Kill all descendants but the kept ones (and the deadman), until none is left; how many there were."""
     ended: set[int] = set()
     while True:
         ended.update(pid for pid, _ in _reaped())
-        left = [process.pid for process in _descendants(kept)]
+        left = [process.pid for process in _descendants([os.getpid()], kept) if process.pid != but]
         if not left:
             return len(ended)
         for pid in left:
@@ -259,13 +401,13 @@ def _end_descendants(kept: _Kept) -> int:
             ended.add(os.waitpid(-1, 0)[0])
 
 
-def _descendants(kept: _Kept) -> list[_Process]:
-    """All that came from this process. What is spared hides what came from it."""
+def _descendants(of: Sequence[int], kept: _Kept, everybody: Sequence[_Process] | None = None) -> list[_Process]:
+    """All that came from these processes. What is spared hides what came from it."""
     children: dict[int, list[_Process]] = {}
-    for process in _processes():
+    for process in _processes() if everybody is None else everybody:
         children.setdefault(process.parent, []).append(process)
     found: list[_Process] = []
-    look = [os.getpid()]
+    look = [*of]
     while look:
         inside = [process for process in children.get(look.pop(), ()) if not kept.spares(process)]
         found += inside
@@ -285,7 +427,7 @@ def _read(pid: int) -> _Process:
     with open(f"/proc/{pid}/stat", "rb") as file:
         # The second field is the name in parentheses, which may hold anything.
         fields = file.read().rpartition(b")")[2].split()
-    return _Process(pid, int(fields[1]), int(fields[3]), int(fields[19]))
+    return _Process(pid, int(fields[1]), int(fields[3]), int(fields[19]), dead=fields[0] in b"ZX")
 
 
 class _Kept:
@@ -322,7 +464,9 @@ class _Kept:
 
 
 def _shared_file() -> int:
-    """A file without a name, for the process groups."""
+    """A file without a name, for what two processes share; in memory where that can be, so that no disk can be full."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("flyball")
     import tempfile  # noqa: PLC0415 - only where it serves
 
     with tempfile.TemporaryFile() as file:
@@ -331,8 +475,6 @@ def _shared_file() -> int:
 
 def _end_groups(slots: int) -> int:
     """Kill the groups in the shared file, and wait until they are gone; how many there were."""
-    import time  # noqa: PLC0415 - only where it serves
-
     size = os.fstat(slots).st_size
     groups = {int(word) for word in os.pread(slots, size, 0).split()}
     left = set(groups)
@@ -352,5 +494,193 @@ def _end_groups(slots: int) -> int:
     return len(groups)
 
 
+# The deadman.
+
+
+class _Deadman:
+    """What the guardian knows of it, and what it does: one of the two in each process."""
+
+    def __init__(self, kept: str, deadline: int, slots: int | None) -> None:
+        self.pid = 0
+        self._kept = kept
+        self._shared = Shared(deadline)
+        self._deadline, self._slots = deadline, slots
+        self._deaths = 0
+
+    # In the guardian.
+
+    def begin(self) -> None:
+        """Make it. It is this very process once more, so it costs next to nothing."""
+        self._shared.clear()
+        self._deaths = 0
+        self._fork()
+
+    def begin_again(self, child: int) -> None:
+        """It died. Without one the supervisor is not to go on: nobody would end its units in time."""
+        self.pid = 0
+        self._deaths += 1
+        if self._deaths > DEATHS_MAX:
+            os.kill(child, signal.SIGTERM)
+            return
+        try:
+            self._fork()
+        except OSError:
+            os.kill(child, signal.SIGTERM)
+
+    def watch(self, child: int) -> None:
+        """That is the supervisor."""
+        with contextlib.suppress(OSError):  # no /proc
+            self._shared.write(Shared.STARTED, _read(child).started)
+        self._shared.write(Shared.PID, child)
+
+    @property
+    def fired(self) -> bool:
+        """It has killed, or is about to."""
+        return bool(self._shared.read(Shared.FIRED))
+
+    def says_anew(self, code: int) -> bool:
+        """Whether a supervisor with that exit code is to be begun anew: it lost its lease, or was killed for that. Not
+        if it was at its end anyway."""
+        return (code == LEASE_LOST or (code < 0 and self.fired)) and not self._shared.read(Shared.LAST)
+
+    def end(self) -> None:
+        """There is nothing to watch over for now."""
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            if self.pid and not os.waitpid(self.pid, os.WNOHANG)[0]:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+        self.pid = 0
+
+    def end_unless_needed(self) -> None:
+        """All is over, but for what outlives its supervisor: that may live for as long as the lease."""
+        if not self._shared.read(Shared.DEADLINE) or not any(self._left(_NONE_KEPT, [os.getpid()])):
+            self.end()
+
+    def _fork(self) -> None:
+        guardian = os.getpid()
+        self.pid = os.fork()
+        if self.pid:
+            return
+        try:
+            self._keep_watch(guardian)
+        finally:
+            os._exit(0)
+
+    # In the deadman.
+
+    def _keep_watch(self, guardian: int) -> None:
+        """Until there is nothing to watch over."""
+        os.setsid()  # what stops the process group of the guardian does not stop it
+        for number in PASSED_ON:
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        with contextlib.suppress(OSError):  # who may not is not root
+            os.setpriority(os.PRIO_PROCESS, 0, FIRST)
+        self._let_go()
+        alone, ticks = False, 0
+        while True:
+            left = self._time_left()
+            if left <= 0:
+                self._fire(guardian)
+            if not alone and os.getppid() != guardian:
+                alone, ticks = True, 0
+            if alone and ticks % ALONE_TICKS == 0 and self._is_over():
+                return
+            ticks += 1
+            time.sleep(min(max(left, 0.001), TICK))
+
+    def _time_left(self) -> float:
+        """Seconds until all of it has to be killed."""
+        deadline = self._shared.read(Shared.DEADLINE)
+        return (deadline - self._shared.read(Shared.MARGIN) - boot_clock()) / 1e6 if deadline else TICK
+
+    def _let_go(self) -> None:
+        """Whoever waits for a pipe or a file of the guardian does not wait for this process, too."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in range(LAST_STREAM + 1):
+            os.dup2(nothing, stream)
+        needed = [number for number in (self._deadline, self._slots) if number is not None]
+        last = LAST_STREAM
+        for descriptor in (*sorted(needed), FILES_MAX):
+            os.closerange(last + 1, descriptor)
+            last = descriptor
+
+    def _fire(self, guardian: int) -> None:
+        """Kill the supervisor, then all that it started, until nothing of it is alive."""
+        self._shared.write(Shared.FIRED, 1)
+        self._end_all(_NONE_KEPT, guardian)
+        self._shared.write(Shared.DEADLINE, 0)
+
+    def _is_over(self) -> bool:
+        """The guardian is gone. If the supervisor is, too, then what they left is ended, but for the kept; whether
+        nothing is left to watch over."""
+        if not self._shared.read(Shared.DEADLINE):
+            return True
+        if self._supervisor():
+            return False
+        self._end_all(_Kept(self._kept), 0)
+        return not any(self._left(_NONE_KEPT, []))
+
+    def _end_all(self, kept: _Kept, guardian: int) -> None:
+        if self._slots is not None:
+            self._kill(self._supervisor())
+            _end_groups(self._slots)
+            return
+        of = [guardian] if guardian and os.getppid() == guardian else []
+        while self._kill(self._left(kept, of)):
+            time.sleep(TICK / 10)
+
+    def _kill(self, pids: Iterable[int]) -> int:
+        """Each as soon as it is found; how many there were."""
+        found = 0
+        for found, pid in enumerate(pids, 1):  # noqa: B007 - how many is what is wanted
+            with contextlib.suppress(OSError):  # gone, or somebody else's: then the others are not spared for it
+                os.kill(pid, signal.SIGKILL)
+        return found
+
+    def _left(self, kept: _Kept, of: Sequence[int]) -> Iterator[int]:
+        """What is alive of the supervisor and of all that it started: first itself, then what descends from it, then
+        what is only known by its mark, which takes longest to find."""
+        if self._slots is not None:
+            return
+        supervisor = self._supervisor()
+        everybody = list(_processes())  # before it is killed: then its children are somebody else's
+        yield from supervisor
+        known = {*supervisor, *of, os.getpid(), self.pid}
+        for process in _descendants([*of, *supervisor], kept, everybody):
+            if not process.dead and process.pid not in known:
+                known.add(process.pid)
+                yield process.pid
+        holder, since = self._shared.holder, self._shared.read(Shared.STARTED)
+        marks = (b"FLYBALL_RUN=" + holder + b".", b"FLYBALL_RUN=" + holder + b"/")
+        for process in everybody if holder else ():
+            if process.dead or process.pid in known or process.started < since:
+                continue
+            if _has_mark(process.pid, marks) and not kept.spares(process):
+                yield process.pid
+
+    def _supervisor(self) -> list[int]:
+        """Its pid, if it is alive. One that was given to another process since is not it."""
+        pid = self._shared.read(Shared.PID)
+        with contextlib.suppress(OSError):
+            if pid and self._slots is not None:
+                os.kill(pid, 0)
+                return [pid]
+            process = _read(pid)
+            if process.started == self._shared.read(Shared.STARTED) and not process.dead:
+                return [pid]
+        return []
+
+
+_NONE_KEPT: Final = _Kept("")
+
+
+def _has_mark(pid: int, marks: tuple[bytes, ...]) -> bool:
+    """Whether it says that it is of a run of that supervisor."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        return any(word.startswith(marks) for word in file.read().split(b"\0"))
+    return False
+
+
 if __name__ == "__main__":
-    sys.exit(guard(sys.argv[1], sys.argv[2], sys.argv[3:]))
+    sys.exit(guard(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]))

@@ -20,20 +20,37 @@ ROUNDING_MAX: Final = 2
 ANSWER_MAX: Final = 10.0
 """Seconds for `ps` to answer. It takes milliseconds: what takes longer than this does not come."""
 
+DAEMON: Final = "daemon"
+DAEMON_PARTS: Final = 4
+"""Host, pid, start, and that word."""
+
 DEAD: Final = "ZX"
 """The states of what has ended and is only not reaped yet."""
 
 
-def me() -> str:
-    """This process, as the holder of runs."""
-    return f"{socket.gethostname()}/{os.getpid()}/{start_of(os.getpid())}"
+def me(host: str = "") -> str:
+    """This process, as the holder of runs; on a host that may be called otherwise than the machine."""
+    return f"{host or socket.gethostname()}/{os.getpid()}/{start_of(os.getpid())}"
 
 
-def is_gone(holder: str) -> bool:
-    """Whether that holder is certainly dead: its process is not there any more, or another has its number."""
-    host, _, process = holder.partition("/")
+def daemon(host: str = "") -> str:
+    """This process, as a daemon of a fleet of many hosts: `host/pid/starttime/daemon`. Such a holder has a record, and
+    is gone when that is; of all others, which have none, nothing follows from that."""
+    return f"{me(host)}/{DAEMON}"
+
+
+def daemon_of(holder: str) -> str:
+    """The daemon of a fleet that this holder is, or a kept unit of which it is; nothing: it is neither."""
+    parts = holder.split("/", DAEMON_PARTS)
+    return "/".join(parts[:DAEMON_PARTS]) if parts[DAEMON_PARTS - 1 : DAEMON_PARTS] == [DAEMON] else ""
+
+
+def is_gone(holder: str, host: str = "") -> bool:
+    """Whether that holder is certainly dead: its process is not there any more, or another has its number. `host` is
+    what this machine is called, if not by its own name."""
+    named, _, process = holder.partition("/")
     number, _, started = process.partition("/")
-    if host != socket.gethostname() or not number.isdecimal() or not started.isdecimal():
+    if named != (host or socket.gethostname()) or not number.isdecimal() or not started.isdecimal():
         return False
     found = start_of(int(number))
     if found is None:

@@ -9,8 +9,9 @@ is granted that nobody begins.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -18,12 +19,12 @@ from flyball.config.units import OnSupervisorDeath, Unit
 from flyball.core.decision import Decision
 from flyball.core.event import Event, Exited, Resume, Start
 from flyball.core.failure import digest
-from flyball.core.time import FOREVER, Instant
+from flyball.core.time import FOREVER, SECOND, Instant, Span
 from flyball.errors import FlyballError
 from flyball.governor import Governor, Rows
 from flyball.runtimes import kept
 from flyball.runtimes.before import is_again, restarts_key
-from flyball.runtimes.driver import ASK_EARLY, Driver, Killable, Life, NotBegun, Stage, doze_until
+from flyball.runtimes.driver import ALREADY_RUNNING, ASK_EARLY, Driver, Killable, Life, NotBegun, Stage, doze_until
 from flyball.runtimes.flag import Flag
 from flyball.runtimes.guardian import Guard
 from flyball.runtimes.kept import Record
@@ -38,6 +39,8 @@ TROUBLE_WAIT: Final = 5.0
 """Seconds before a unit is driven again whose driver failed, because its store is broken, or by a bug."""
 ORDER_MAX: Final = 0.25
 """Seconds that whoever ordered something waits, so that the answer says what became of it. No longer than an eye."""
+ELSEWHERE_LOOKS: Final = 1 * SECOND
+"""Between looks whether a run that is another's has ended."""
 PACED_FROM: Final = 10
 """So many units that wait at the same time are no accident: their starts are spread, so that what they share is not
 hit by all at once."""
@@ -97,6 +100,10 @@ class Post:
     guard: Guard | None = None
     turns: Turns = field(default_factory=Turns)
     """Of all sessions of the supervisor."""
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    """Of the unit's runs, also at the posts that it had before."""
+    may_begin: Callable[[], bool] = lambda: True
+    """Asked right before each start: whether this host may still begin anything."""
     again: bool | None = None
     """Its first start is one that nobody asked for; None: to be looked up."""
     driver: Driver = field(init=False)
@@ -121,6 +128,8 @@ class Post:
     """A person wants its next run: it does not wait for its turn."""
     _turn: "asyncio.Future[None] | None" = None
     """Which it waits for."""
+    _lives_elsewhere: bool = False
+    """Another run of the unit lives, which is not this post's."""
     _ordered: asyncio.Event = field(default_factory=Flag)
     _answered: asyncio.Event | None = None
     """Set by the next answer of the governor, while somebody waits for it."""
@@ -139,6 +148,7 @@ class Post:
             troubled=self._troubled,
             sleep=self._sleep,
             opening=self._open if self.hands.session is not None else None,
+            numbers=self.numbers,
         )
         self.up = self.others.up(self.unit.name)
         self.hands.on_up = self._came_up
@@ -307,6 +317,12 @@ class Post:
         self._ordered.set()
         self._leave()
 
+    async def abandon(self, grace: Span) -> None:
+        """End its process, and nothing more: what becomes of its run is told by whoever takes over."""
+        process = self.hands.process.life or self._adopting
+        if process is not None and process.ending is None:
+            await process.end(min(grace, self.unit.grace))
+
     def hurry(self) -> None:
         """End without grace what is being ended."""
         self.kills = True
@@ -348,7 +364,7 @@ class Post:
             process: ProcessLife | None = self._adopting
             inner: Life = self.hands.adopted(self._adopting)
             self._adopting = None
-        elif self._leaving:
+        elif self._leaving or not self.may_begin():
             return NotBegun()
         else:
             inner = await self.hands.begin(run, again=again)
@@ -378,6 +394,7 @@ class Post:
         return run.rpartition(".")[0]
 
     def _heard(self, _: Driver, event: Event, decision: Decision) -> None:
+        self._lives_elsewhere = ALREADY_RUNNING in decision.codes
         if isinstance(event, Exited):
             self._over()
             if event.cause.done:
@@ -404,16 +421,20 @@ class Post:
         self._life = None
 
     def _sleep(self, poked: asyncio.Event, until: Instant) -> Awaitable[None]:
-        return doze_until(poked, until) if self._life is not None else self._sleep_between_runs(poked, until)
+        if self._life is None:
+            return self._sleep_between_runs(poked, until)
+        return doze_until(poked, until, self.governor.clock.now)
 
     async def _sleep_between_runs(self, poked: asyncio.Event, until: Instant) -> None:
         if self._leaving:
             raise _Left
+        if self._lives_elsewhere:  # its lease ends then; but it may end before, and nobody here would hear of that
+            until = min(until, self.governor.clock.now() + ELSEWHERE_LOOKS)
         is_paced = self.hands.session is None  # sessions have turns instead
         self.pace.waiting += is_paced
         try:
             at = self.pace.later(self.unit.name, self.governor.clock.now(), until) if is_paced else until
-            await doze_until(poked, at)
+            await doze_until(poked, at, self.governor.clock.now)
         finally:
             self.pace.waiting -= is_paced
         if self._leaving:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import threading
 from collections.abc import Iterator
@@ -184,4 +185,31 @@ def test_secrets_are_not_for_units(site: Site, phone: Phone) -> None:
     assert b"s3cret" not in found
     site.ask("test_alert")
     until(lambda: phone.got, "a message with the token")
+    site.down()
+
+
+@pytest.mark.slow
+def test_the_store_is_away(site: Site, phone: Phone) -> None:
+    """A store that really fails (its disk is full) is told at once, without it, and once; that it is over is told too.
+    What happened meanwhile was written down, and is told then."""
+    dies = {"command": ["sh", "-c", "read x < gate; exit 3"], "cwd": str(site.folder), "restart": "never"}
+    site.write(
+        {"idle": {"command": "sleep 1000"}, "dies": dies}, alerts=settings(phone), exclusive={"lease_seconds": 3}
+    )
+    os.mkfifo(site.folder / "gate")
+    site.flyball("up", "-d")
+    site.all_up("idle", "dies")
+    pid = site.ping()["pid"]
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+    until(lambda: "the store cannot be used" in phone.titles, "that people are told")
+    [away] = [body for body in phone.got if body["title"] == "the store cannot be used"]
+    assert "no room left" in away["message"]
+    (site.folder / "gate").write_text("go\n")
+    until(lambda: site.ping()["pids"].keys() == {"idle"}, "its exit")
+    assert "dies failed" not in phone.titles
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    site.ask("resume")  # it looks again now, and not some seconds later
+    until(lambda: "Resolved: the store cannot be used" in phone.titles, "that it is over")
+    until(lambda: "dies failed" in phone.titles, "what happened meanwhile")
+    assert phone.titles.count("the store cannot be used") == 1
     site.down()

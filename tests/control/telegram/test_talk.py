@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from flyball.config import Settings
 from flyball.control.telegram.buttons import data_of
 from flyball.control.telegram.messages import Outcome, Reply
 from flyball.control.telegram.offers import LASTS, OFFERS_MAX
 from flyball.core.event import Answered, Asked, Held, Released
 from flyball.core.time import HOUR
 from flyball.store.memory import MemoryStore
+from tests.control.fleet import lose, three_hosts
 from tests.control.scene import Scene
 from tests.control.telegram.chat import ANN, BOB, Chat, buttons
 
@@ -342,3 +344,59 @@ def test_acknowledge_and_snooze(chat: Chat) -> None:
 def test_for_whom(text: str, mine: bool, chat: Chat) -> None:
     """In a group a command may be for another bot."""
     assert chat.talk.is_for_me(text) is mine
+
+
+# Hosts.
+
+
+@pytest.fixture
+def fleet() -> Chat:
+    scene = Scene(MemoryStore(), ago=0)
+    units = {"web": {"command": ["true"]}, "gpu": {"command": ["true"], "host": "b"}}
+    three_hosts(scene, {"b": ["web", "gpu"]}, Settings.model_validate({"units": units}))
+    lose(scene.governor, "c", runs=2, by="a")
+    return Chat(scene)
+
+
+def test_hosts(fleet: Chat, chat: Chat) -> None:
+    """Who lives and runs how much, and who is lost; in the status too, and of a unit where it runs. Whoever may only
+    look may that."""
+    text = _say(fleet, "/hosts", BOB).text
+    assert text.startswith("<b>3 hosts</b>\n<b>a</b> up for 0 s: runs 0 units\n<b>b</b> up for 0 s: runs 2 units\n")
+    assert "<b>c</b> lost for 0 s: had 2 units" in text
+    assert "<b>host c lost</b>: its lease ran out, a found; it had 2 runs, which others take over" in text
+    assert _say(fleet, "/status").text.startswith(
+        "<b>running</b>: 2 of 2 units run on 2 hosts\n<b>Lost:</b> c: /hosts\n"
+    )
+    assert _say(fleet, "/why web").text.startswith("<b>web</b> is healthy for 0 s, on b\n")
+    assert (
+        _say(chat, "/hosts").text
+        == "There are no hosts: they share a PostgreSQL (`store: postgresql://…`), and one runs where a daemon does."
+    )
+
+
+def test_drain(fleet: Chat) -> None:
+    """It asks back with what would go and what would run nowhere; then it is done, and undone by a word."""
+    reply = _say(fleet, "/drain b")
+    assert reply.text == ("Drain <b>b</b>? It takes no units any more.\ngo to others: web\nwould run nowhere: gpu")
+    assert "draining" not in _say(fleet, "/hosts").text
+    outcome = _press(fleet, reply.buttons[0][0])
+    assert outcome.edit is not None
+    assert "b drains: 1 unit left to others" in outcome.edit.text
+    assert "<b>b</b> draining" in _say(fleet, "/hosts").text
+    assert _say(fleet, "/drain b").text == "<b>b</b> drains already. /undrain b ends that."
+    assert "b takes units again" in _say(fleet, "/undrain b").text
+    assert "may look, but not" in _say(fleet, "/undrain b", BOB).text
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("/drain", "Not done: one name is needed\n<i>Write /drain HOST; /hosts lists them.</i>"),
+        ("/drain x", "Not done: no host 'x'; there are a, b"),
+        ("/drain c", "Not done: the host c is lost"),
+    ],
+)
+def test_wrong_host(text: str, answer: str, fleet: Chat) -> None:
+    """What cannot be done is answered with why."""
+    assert _say(fleet, text).text.startswith(answer)

@@ -88,6 +88,7 @@ def test_status(count: int) -> None:
         "counts": {"quarantined": count},
         "reasons": [{"text": "r" * 5000}] * 30,
         "breakers": [{"name": "provider:x", "state": "open"}] * 30,
+        "hosts": [{"name": "<b>", "state": "lost"}] * 30,
     }
     data = {"fleet": fleet, "units": [{"name": f"u{n}", **unit} for n in range(count)], "trouble": "t" * 9000}
     problems = [{"acknowledged": False, "snoozed_until": None}] * count

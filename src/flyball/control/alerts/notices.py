@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from flyball.control.problems import LOST_REMEDY, host_ref, lost_text
 from flyball.core.codec import Body
 from flyball.core.decision import Decision, Reason, Verb
 from flyball.core.event import (
@@ -19,6 +20,8 @@ from flyball.core.event import (
     Event,
     Exited,
     Fired,
+    Joined,
+    Left,
     Raised,
     Released,
     Start,
@@ -87,6 +90,9 @@ KINDS: Final[Mapping[str, Kind]] = {
     "daemon_started": Kind(INFO, "started", False),
     "channel_dead": Kind(CRITICAL, "does not work: an alert channel", True),
     "journal_gap": Kind(WARNING, "has a gap: some alerts may be missing", False),
+    "host_lost": Kind(WARNING, "lost", True),
+    "hosts_differ": Kind(WARNING, "have different settings", True),
+    "store_away": Kind(CRITICAL, "cannot be used", True),
     "test": Kind(INFO, "is tested", False, named=True),
 }
 """Every kind of alert, for rules, docs and texts."""
@@ -95,7 +101,10 @@ OF_FLEET: Final = frozenset({"restart_storm", "clock_jumped", "too_many_restarts
 """Kinds that are about all units together: a unit that is let go shows that they are over."""
 BUDGET: Final = frozenset({"cost_budget_exceeded", "budget_near"})
 STANDING: Final = frozenset(
-    name for name, kind in KINDS.items() if kind.stands and name not in ("question", "circuit_open", "channel_dead")
+    name
+    for name, kind in KINDS.items()
+    if kind.stands
+    and name not in ("question", "circuit_open", "channel_dead", "host_lost", "hosts_differ", "store_away")
 )
 """Kinds that a unit which was let go, or is done, has not any more."""
 
@@ -111,7 +120,9 @@ _HOLDS: Final[Mapping[str, str]] = {
     "cost_budget_exceeded": "cost_budget_exceeded",
 }
 """Codes of reasons that are alerts, whatever event they are answered to."""
-LISTED: Final = frozenset({*_HOLDS.values(), "too_many_restarts", "question", "circuit_open"})
+LISTED: Final = frozenset(
+    {*_HOLDS.values(), "too_many_restarts", "question", "circuit_open", "host_lost", "hosts_differ"}
+)
 """Kinds that are on the list of problems while they stand, so that people can say there that they have seen them."""
 _ENDS: Final[Mapping[str, str]] = {
     **{code: code for code in CODES},
@@ -145,6 +156,8 @@ READ: Final = (
     "fired",
     "exited",
     "booted",
+    "joined",
+    "left",
     "released",
     "raised",
     "acknowledged",
@@ -253,6 +266,13 @@ def news_of(at: Instant, body: Body) -> Iterator[News]:
         case Booted():
             text = f"flyball looks after {event.units} unit{'s' * (event.units != 1)}"
             yield _notice("daemon_started", at, event, subject="daemon", text=text)
+        case Joined():
+            yield Over(at=at, kinds=frozenset({"host_lost"}), ref=host_ref(event.host))
+        case Left(lost=True):
+            # Hosts that are lost together are told of together.
+            said = _notice("host_lost", at, event, subject="hosts", ref=host_ref(event.host))
+            text = lost_text(event.runs, event.by)
+            yield msgspec.structs.replace(said, text=f"{event.host}: {text}", remedy=LOST_REMEDY)
         case Released():
             yield from _released(at, event)
         case Raised():

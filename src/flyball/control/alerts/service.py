@@ -10,17 +10,20 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from flyball.config.alerts import Alerts
-from flyball.control import circuits
+from flyball.control import circuits, hosts
 from flyball.control.alerts import inbox, outbox
 from flyball.control.alerts.book import Book
 from flyball.control.alerts.channel import Channel, ChannelError, Message
+from flyball.control.alerts.direct import Direct
 from flyball.control.alerts.notices import KINDS, READ, News, Notice, Over, can_tell, news_of
 from flyball.control.alerts.records import INBOX, RECORDS
+from flyball.control.problems import HOST_LOST, HOSTS_DIFFER, SAME_SETTINGS, differ_text
 from flyball.core.amounts import amount_text
 from flyball.core.codec import decode_body, readable_state
 from flyball.core.event import Stepped
@@ -40,6 +43,11 @@ LOOK_AT_LEAST: Final = 0.05
 """Seconds between two looks however often somebody pokes."""
 PLACE_EVERY: Final[Span] = 10 * SECOND
 """Between two writes of how far the journal was read, if it said nothing: people see by it that alerts keep up."""
+DIFFER_FOR: Final[Span] = 60 * SECOND
+"""Hosts have different settings for so long before anybody is told: they are changed on one after another."""
+SILENT_MAX: Final = 2.0
+"""Seconds for a look at the store. One that takes longer is taken for a store that does not answer."""
+HOSTS: Final = frozenset({HOST_LOST, HOSTS_DIFFER})
 BATCH_MAX: Final = 1_000
 """Entries that are read at once."""
 SEND_MAX: Final = 60.0
@@ -66,10 +74,16 @@ class AlertService:
         channels: Sequence[Channel],
         *,
         links: Links | None = None,
+        trouble: Callable[[], str] = lambda: "",
+        folder: Path | None = None,
+        who: str = "",
+        lease: Span = 0,
         every: float = LOOK_EVERY,
         do: Callable[[Callable[[], Any]], Awaitable[Any]] = in_thread,
     ) -> None:
-        """`every` so many seconds the journal is looked at, if nobody pokes. `do` is how the store is waited for."""
+        """`trouble` says why the store cannot be used, as far as others know; `folder` is the state folder; `who` this
+        is, and with which lease, if it is one of several hosts. `every` so many seconds the journal is looked at, if
+        nobody pokes. `do` is how the store is waited for."""
         self.settings: Final = settings
         self._governor, self._links, self._every, self._do = governor, links, every, do
         self._channels = {channel.name: channel for channel in channels}
@@ -78,7 +92,25 @@ class AlertService:
         """The book has one keeper at a time."""
         self._poked = asyncio.Event()
         self._more = {name: asyncio.Event() for name in self._channels}
-        self._troubled = False
+        self._troubled = ""
+        """Why the store cannot be read or written."""
+        self._looking_since: float | None = None
+        self._turns = {name: asyncio.Lock() for name in self._channels}
+        """Each channel is used by one task at a time."""
+        self._others_trouble = trouble
+        self._direct = Direct(
+            settings,
+            self._channels,
+            self._turns,
+            trouble=self._trouble,
+            clock=governor.clock.now,
+            folder=folder,
+            who=who,
+            lease=lease,
+            every=every / 2,
+        )
+        self._odd_since: Instant = 0
+        """Since when hosts have different settings; 0: they have not."""
         self._placed: Instant = 0
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -106,6 +138,7 @@ class AlertService:
     async def run(self) -> None:
         """Until it is cancelled."""
         tasks = [asyncio.create_task(self._serve(channel)) for channel in self._channels.values()]
+        tasks.append(asyncio.create_task(self._direct.run()))
         try:
             while True:
                 await self._look_once()
@@ -119,17 +152,26 @@ class AlertService:
                 with contextlib.suppress(Exception):
                     await asyncio.wait_for(channel.close(), ENDS_WITHIN)
 
+    def _trouble(self) -> str:
+        """Why the store cannot be used; nothing: it can be, as far as is known here."""
+        since = self._looking_since
+        silent = since is not None and asyncio.get_running_loop().time() - since > SILENT_MAX
+        return self._others_trouble() or self._troubled or ("it does not answer" if silent else "")
+
     async def _look_once(self) -> None:
+        self._looking_since = asyncio.get_running_loop().time()
         try:
             async with self._lock:
                 await self._whole(self._advance)
-            self._troubled = False
+            self._troubled = ""
         except StoreError as error:
             if not self._troubled:
                 log.warning("alerts cannot read or write the store, and try again: %s", error)
-            self._troubled = True
+            self._troubled = f"{error}. {error.remedy}"
         except Exception:  # a fault of ours must not silence alerts for good
             log.exception("alerts: a look at the journal failed, and is tried again")
+        finally:
+            self._looking_since = None
         for event in self._more.values():
             event.set()
 
@@ -170,6 +212,7 @@ class AlertService:
             letters = inbox.read(snapshot.records.get(INBOX))
             self._open_letters(book, letters)
             self._look_at_circuits(book)
+            self._look_at_hosts(book)
             book.work(self._governor.clock.now())
             self._write(frozenset(letter.id for letter in letters))
 
@@ -255,6 +298,30 @@ class AlertService:
             if item.ref not in still
         )
 
+    def _look_at_hosts(self, book: Book) -> None:
+        """That hosts have different settings no entry says, nor that one is not meant to come back."""
+        now = self._governor.clock.now()
+        living = [record for record in hosts.known(self._governor.store).values() if not record.ran_out(now)]
+        odd = sorted(hosts.differing(living))
+        self._odd_since = (self._odd_since or now) if odd else 0
+        open_ = {group.kind: group for group in book.groups.values() if group.is_open and group.kind in HOSTS}
+        if not odd and HOSTS_DIFFER in open_:
+            book.hear([Over(at=now, kinds=frozenset({HOSTS_DIFFER}))])
+        if odd and now - self._odd_since >= DIFFER_FOR:
+            differ = Notice(
+                kind=HOSTS_DIFFER,
+                severity=KINDS[HOSTS_DIFFER].severity,
+                at=now,
+                subject="hosts",
+                text=differ_text(odd),
+                remedy=SAME_SETTINGS,
+                counts=False,
+            )
+            book.hear([differ])
+        if HOST_LOST in open_:
+            past = [item.ref for item in open_[HOST_LOST].items.values() if now - item.last >= hosts.SHOWN_FOR]
+            book.hear(Over(at=now, kinds=frozenset({HOST_LOST}), ref=ref) for ref in past)
+
     def _near_budgets(self, entries: Sequence[Entry]) -> Iterator[News]:
         """Of units that spent something: whether one of their budgets is nearly spent."""
         share = self.settings.budget_near
@@ -327,7 +394,7 @@ class AlertService:
         assert book is not None  # noqa: S101 - there is something to send
         id_, error = "", None
         try:
-            async with asyncio.timeout(SEND_MAX):
+            async with asyncio.timeout(SEND_MAX), self._turns[channel.name]:
                 # Links are made when they are sent, and are in no record: whoever has one may do what it says.
                 message = delivery.message
                 linked = self._links(message, channel.name) if self._links and message.actions else message

@@ -24,6 +24,7 @@ OWN: Final[dict[str, str]] = {
     "too_many_restarts": "the fleet",
     "daemon_started": "flyball",
     "journal_gap": "the journal",
+    "hosts_differ": "hosts",
     "test": "this channel",
 }
 """Whom a title names where it is no unit."""
@@ -114,6 +115,8 @@ def _who(group: Group, units: Sequence[str], newest: Item, how_many: int) -> str
         return newest.ref
     if group.kind == "channel_dead":
         return newest.ref
+    if group.kind == "host_lost":
+        return f"{how_many} hosts" if how_many > 1 else newest.ref.replace("/", " ")
     if group.kind in OWN:
         return OWN[group.kind]
     if len(units) > 1 or how_many > max(1, len(units)) > 1 or group.beyond:
@@ -127,6 +130,11 @@ def _lines(group: Group, units: Sequence[str], how_many: int, now: Instant) -> l
         named = ", ".join(units[:UNITS_MAX])
         rest = max(len(units), how_many if group.beyond else 0) - UNITS_MAX
         lines.append(f"Units: {named}" + (f" and {rest} more" if rest > 0 else ""))
+    if group.kind == "host_lost" and how_many > 1:
+        names = [item.ref.partition("/")[2] for item in (group.was if group.over else group.items).values()]
+        lines.append(
+            f"Hosts: {', '.join(names[:UNITS_MAX])}" + (f" and {how_many - UNITS_MAX} more" * (how_many > UNITS_MAX))
+        )
     if group.over:
         lines.append(f"It lasted {format_span(_rounded(max(0, group.over - group.opened)))}.")
         return lines

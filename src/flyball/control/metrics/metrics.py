@@ -9,19 +9,21 @@ import logging
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from flyball.control import circuits
+from flyball.control import circuits, hosts
 from flyball.control.metrics.budgets import in_whole, purses
 from flyball.control.metrics.labels import Values
 from flyball.control.metrics.names import BUCKETS, METRICS
 from flyball.control.metrics.picture import Picture
 from flyball.control.metrics.readings import Reading, Source
 from flyball.control.metrics.tally import Tally
+from flyball.control.shapes import HostView
 from flyball.control.views import states_of
 from flyball.core.decision import Verb
 from flyball.core.event import Start
+from flyball.core.time import seconds
 from flyball.governor import Governor
 from flyball.policies import Storm
 
@@ -161,6 +163,7 @@ class Metrics:
             ("flyball_decisions_total", tally.decisions),
             ("flyball_layer_fired_total", tally.layers),
             ("flyball_sessions_ended_total", tally.sessions),
+            ("flyball_takeovers_total", tally.takeovers),
         ):
             for labels, count in counts.items():
                 yield Reading(name, count, labels)
@@ -184,6 +187,22 @@ class Metrics:
         yield Reading("flyball_units_waiting_for_person", picture.held)
         for severity, count in picture.problems.items():
             yield Reading("flyball_problems", count, (severity,))
+        yield from self._hosts(picture.hosts)
+
+    def _hosts(self, views: Sequence[HostView]) -> Iterator[Reading]:
+        """Of a fleet on many hosts. Of those without a series of their own nothing is told: their sum says nothing."""
+        if not views:
+            return
+        now, records = self._governor.clock.now(), hosts.known(self._governor.store)
+        for view in views:
+            label = (self._tally.hosts.of(view.name),)
+            if label != (view.name,):
+                continue
+            yield Reading("flyball_host_up", view.state != hosts.LOST, label)
+            self._tally.takeovers[label] += 0  # there before it first happens, for `increase`
+            if view.name in records and view.state != hosts.LOST:
+                yield Reading("flyball_host_units", view.units, label)
+                yield Reading("flyball_host_lease_seconds", seconds(max(0, records[view.name].until - now)), label)
 
     def _fleet(self) -> Iterator[Reading]:
         governor = self._governor

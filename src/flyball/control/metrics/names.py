@@ -32,6 +32,16 @@ _LIST: Final = (
     Metric("flyball_fleet_held", "gauge", (), "1: the whole fleet is held: by a person, a storm or a clock."),
     Metric("flyball_storm", "gauge", (), "1: a restart storm was detected, and the fleet waits for a person."),
     Metric("flyball_breaker_state", "gauge", ("name",), "A circuit: 0 closed, 1 half-open, 2 open."),
+    # Hosts of a fleet.
+    Metric("flyball_host_up", "gauge", ("host",), "1: the host's lease holds; 0: it was lost within the last day."),
+    Metric("flyball_host_lease_seconds", "gauge", ("host",), "What is left of a host's lease, by the store's clock."),
+    Metric("flyball_host_units", "gauge", ("host",), "Units that run on a host."),
+    Metric(
+        "flyball_takeovers_total",
+        "counter",
+        ("host",),
+        "How often a host was given up, and others took over what it ran.",
+    ),
     # What happened.
     Metric("flyball_starts_total", "counter", ("unit",), "Runs that were begun."),
     Metric(

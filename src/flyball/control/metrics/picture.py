@@ -6,13 +6,13 @@ Made of what people see on the page, so that both say the same. Where no board i
 import logging
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from flyball.control.board import Board
 from flyball.control.problems import SEVERITIES
-from flyball.control.shapes import Word
+from flyball.control.shapes import HostView, Word
 from flyball.control.views import Look
 from flyball.errors import StoreError
 
@@ -31,6 +31,7 @@ class Picture:
     held: int = 0
     problems: Mapping[str, int] = field(default_factory=dict)
     """By severity, those that nobody acknowledged or put off."""
+    hosts: Sequence[HostView] = ()
 
 
 class BoardPicture:
@@ -71,19 +72,21 @@ def of_board(board: Board) -> Picture:
         running=sum(row.running for row in rows),
         held=sum(row.held for row in rows),
         problems=problems,
+        hosts=board.hosts(),
     )
 
 
 def look_at(look: Look) -> Picture:
     """By one look at every unit: 50 µs or so for each."""
-    states = _nothing()
+    states, on = _nothing(), Counter[str]()
     running = held = 0
     for name in look.units():
         view = look.unit(name)
         states[str(view.state)] += 1
         running += view.running
         held += view.held
-    return Picture(states=states, running=running, held=held)
+        on[view.host] += view.running
+    return Picture(states=states, running=running, held=held, hosts=look.host_views(on))
 
 
 def _nothing() -> Counter[str]:

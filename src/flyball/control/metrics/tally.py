@@ -18,7 +18,7 @@ from flyball.control.past import RULE, RUNTIME
 from flyball.control.sessions import WORDS
 from flyball.control.shapes import SessionWord
 from flyball.core.codec import Body, decode_body
-from flyball.core.event import Exited, Resume, Settled, Start, Stepped
+from flyball.core.event import Exited, Left, Resume, Settled, Start, Stepped
 from flyball.core.layers import LAYERS, layer_of
 from flyball.core.policy import Key
 from flyball.core.time import seconds
@@ -38,6 +38,8 @@ EXITS_MAX: Final = 100_000
 reason of their next restart is `unknown`."""
 POLICIES_MAX: Final = 100
 """Names of policies: flyball has two dozen, and a fleet may have some of its own."""
+HOSTS_MAX: Final = 1_000
+"""Names of hosts: more than one store serves."""
 METERS_MAX: Final = 50
 """Names of meters. Settings have at most eight; programs may name others."""
 
@@ -46,7 +48,7 @@ NOBODY: Final = "(none)"
 UNKNOWN: Final = "unknown"
 """The reason of a restart after an exit that this tally has not seen."""
 
-TOLD: Final = frozenset(("start", "resume", "exited"))
+TOLD: Final = frozenset(("start", "resume", "exited", "left"))
 """Kinds of events that are read for what they say."""
 REASONS: Final = b'"reasons":['
 USED: Final = b'"used":{'
@@ -80,12 +82,14 @@ class Tally:
         self.units = Values(named)
         self._policies = Values(most=POLICIES_MAX)
         self._meters = Values(most=METERS_MAX)
+        self.hosts = Values(most=HOSTS_MAX)
         self._ended: dict[str, str] = {}
         """How each unit ended last."""
         self.starts: Counts = Counter()
         self.restarts: Counts = Counter()
         self.exits: Counts = Counter()
         self.decisions: Counts = Counter()
+        self.takeovers: Counts = Counter()
         self.spent: Counts = Counter()
         """In the smallest unit of each meter."""
         # What is bounded and matters before it first happens is there from the beginning: a counter that appears with
@@ -130,6 +134,8 @@ class Tally:
                     self._used(work.used)
             case Settled():
                 self._used(said.event.used)
+            case Left(lost=True):
+                self.takeovers[self.hosts.of(said.event.host),] += 1
 
     def _decided(self, entry: Entry, said: Body) -> None:
         self.faults += len(said.faults)

@@ -187,6 +187,23 @@ async def _why(turn: _Turn, rest: str) -> Reply:
     return Reply(words.why(await turn.ask("why", unit=unit, limit=words.EVENTS_MAX)))
 
 
+async def _hosts(turn: _Turn, _rest: str) -> Reply:
+    return Reply(words.hosts(await turn.ask("hosts")))
+
+
+async def _drain(turn: _Turn, rest: str) -> Reply:
+    host = _one(rest, "/drain HOST; /hosts lists them")
+    would = await turn.ask("drain", host=host, dry_run=True)
+    if would["host"]["state"] == "draining":
+        return Reply(f"{words.bold(host)} drains already. /undrain {words.plain(host)} ends that.")
+    question = [f"Drain {words.bold(host)}? It takes no units any more.", *words.drained(would)]
+    return turn.confirm(question, f"Yes, drain {host}", "drain", {"host": host})
+
+
+async def _undrain(turn: _Turn, rest: str) -> Reply:
+    return await turn.do("undrain", host=_one(rest, "/undrain HOST; /hosts lists them"))
+
+
 async def _problems(turn: _Turn, _rest: str) -> Reply:
     data = await turn.ask("problems")
     found = data["problems"]
@@ -334,6 +351,9 @@ _WORDS: Final[Mapping[str, _Word]] = {
     "status": _Word(Right.LOOK, "[NAME]", "how things are", _status),
     "problems": _Word(Right.LOOK, "", "what needs you, with buttons", _problems),
     "why": _Word(Right.LOOK, "NAME", "why a unit is what it is", _why),
+    "hosts": _Word(Right.LOOK, "", "the hosts of the fleet", _hosts),
+    "drain": _Word(Right.OPERATE, "HOST", "have a host leave its units to others; asks back", _drain),
+    "undrain": _Word(Right.OPERATE, "HOST", "let it take units again", _undrain),
     "reset": _Word(Right.OPERATE, "FINGERPRINT", "forget one failure; its first digits are enough", _reset),
     "reset_all": _Word(Right.OPERATE, "", "forget all failures; asks back", _reset_all),
     "resume": _Word(Right.OPERATE, "[NAME|all]", "let go on what waits for a person", _resume),

@@ -81,7 +81,11 @@ def status(data: Data, problems: Sequence[Data]) -> str:
     """The fleet in a few lines, and what needs a person."""
     fleet, units = data["fleet"], data["units"]
     runs = f"{fleet['running']} of {counted(fleet['units'], 'unit')} run"
-    lines = [f"{bold(fleet['state'])}: {runs}"]
+    lost = [host["name"] for host in fleet["hosts"] if host["state"] == "lost"]
+    on = f" on {counted(len(fleet['hosts']) - len(lost), 'host')}" if fleet["hosts"] else ""
+    lines = [f"{bold(fleet['state'])}: {runs}{on}"]
+    if lost:
+        lines.append(f"<b>Lost:</b> {', '.join(plain(name) for name in lost[:LISTED_MAX])}: /hosts")
     if fleet["counts"]:
         lines.append(", ".join(f"{count} {plain(word)}" for word, count in fleet["counts"].items()))
     lines += [f"• {plain(reason['text'])}" for reason in fleet["reasons"][:REASONS_MAX]]
@@ -113,7 +117,8 @@ def why(data: Data) -> str:
     """Why a unit is what it is."""
     unit, now = data["unit"], data["at"]
     since = f" for {ago(unit['since'], now)}" if unit["since"] is not None else ""
-    lines = [f"{bold(unit['name'])} is {plain(unit['state'])}{since}"]
+    on = f", on {plain(unit['host'])}" if unit["host"] else ""
+    lines = [f"{bold(unit['name'])} is {plain(unit['state'])}{since}{on}"]
     if unit["until"] is not None:
         lines.append(f"goes on in {length(unit['until'] - now)}")
     if data["says"]:
@@ -133,6 +138,37 @@ def why(data: Data) -> str:
         lines.append("")
     lines += [f"{clock_time(one['at'], now)} {plain(one['text'])}" for one in data["events"][-EVENTS_MAX:]]
     return message(lines)
+
+
+def hosts(data: Data) -> str:
+    """The hosts of the fleet, and what each runs."""
+    found, now = data["hosts"], data["at"]
+    if not found:
+        return (
+            "There are no hosts: they share a PostgreSQL (`store: postgresql://…`), and one runs where a daemon does."
+        )
+    lines = [bold(counted(len(found), "host"))]
+    for one in found[:LISTED_MAX]:
+        odd = ", other settings" if one["differs"] else ""
+        here = " (here)" if one["here"] else ""
+        runs = f"{'had' if one['state'] == 'lost' else 'runs'} {counted(one['units'], 'unit')}"
+        since = f" for {ago(one['since'], now)}" if one["since"] is not None else ""
+        lines.append(f"{bold(one['name'])}{here} {plain(one['state'])}{since}: {runs}{odd}")
+    if len(found) > LISTED_MAX:
+        lines.append(f"… and {len(found) - LISTED_MAX} more")
+    for one in data["problems"][:REASONS_MAX]:
+        lines += ["", f"{bold(one['title'])}: {plain(one['text'])}"]
+    return message(lines)
+
+
+def drained(data: Data) -> list[str]:
+    """What draining a host would do to its units."""
+    lines = []
+    for names, what in ((data["moves"], "go to others"), (data["waits"], "would run nowhere")):
+        if names:
+            more = f" and {len(names) - LISTED_MAX} more" if len(names) > LISTED_MAX else ""
+            lines.append(f"{what}: {', '.join(plain(name) for name in names[:LISTED_MAX])}{more}")
+    return lines
 
 
 def problems(found: Sequence[Data], now: float) -> str:

@@ -19,6 +19,7 @@ STATUS: Final = {
     "bad_host": 403,
     "not_found": 404,
     "unknown_unit": 404,
+    "unknown_host": 404,
     "unknown_verb": 404,
     "bad_method": 405,
     "too_long": 413,

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import NoReturn, ParamSpec, TypeVar
 
 from flyball.core.decision import Decision, Verb
@@ -46,7 +47,7 @@ class Context:
         part: bool = False,
         steps_max: int = STEPS_MAX,
         told: Callable[[Decision], None],
-        sleep: Sleep = sleep_until,
+        sleep: Sleep | None = None,
     ) -> None:
         self._governor = governor
         self.unit, self.run, self.labels = unit, run, dict(labels)
@@ -62,7 +63,7 @@ class Context:
         """Set when somebody gave an order or an answer; None where nothing tells of that."""
         self._purse = Purse(governor, unit, run, labels, whose=lambda: live(self))
         self._told = told
-        self._sleep = sleep
+        self._sleep: Sleep = sleep or partial(sleep_until, now=governor.clock.now)
         self._apart = idle // 3 if idle else FOREVER
         """So often it says that it is alive; never, where nobody minds its silence."""
         self._beaten: Instant = 0

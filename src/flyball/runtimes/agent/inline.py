@@ -23,7 +23,7 @@ from flyball.governor import Governor
 from flyball.runtimes.agent.context import Context
 from flyball.runtimes.agent.ending import Causes, ending_of, ending_of_stopped, ending_of_told
 from flyball.runtimes.current import CURRENT
-from flyball.runtimes.driver import Ending, Sleep, sleep_until
+from flyball.runtimes.driver import Ending, Sleep
 
 AWAITS_MAX: Final = 200
 """Coroutines that wait for each other, as far as they are shown. More than this is a recursion, and looks alike."""
@@ -42,7 +42,7 @@ class InlineHands:
     governor: Governor
     causes: Causes = field(default_factory=dict)
     stuck: Stuck | None = None
-    sleep: Sleep = sleep_until
+    sleep: Sleep | None = None
     life: "InlineLife | None" = None
     """The run that is live, or was last."""
 

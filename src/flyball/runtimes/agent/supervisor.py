@@ -26,7 +26,7 @@ from flyball.runtimes.agent.inline import InlineHands, InlineLife
 from flyball.runtimes.agent.process import WorkerHands
 from flyball.runtimes.agent.watchdog import Watchdog
 from flyball.runtimes.before import is_again, restarts_key, revised, revision_key
-from flyball.runtimes.doorbell import Doorbell
+from flyball.runtimes.doorbell import doorbell
 from flyball.runtimes.driver import ALREADY_RUNNING, Driver, Life, NotBegun, Sleep, sleep_until
 from flyball.runtimes.holder import is_gone, me
 
@@ -92,7 +92,7 @@ class Supervisor:
         self._seats = {name: _Seat(self, hands) for name, hands in self.hands.items()}
         with contextlib.ExitStack() as stack:
             if self.file is not None:
-                stack.enter_context(contextlib.closing(Doorbell(self.governor.store, self.file, self.ring)))
+                stack.enter_context(contextlib.closing(doorbell(self.governor.store, self.file, self.ring)))
             if any(isinstance(hands, InlineHands) for hands in self.hands.values()):
                 watchdog = Watchdog(self.governor, self.lives, self.stuck, blocked_max=self._blocked_max())
                 stack.enter_context(contextlib.closing(watchdog))

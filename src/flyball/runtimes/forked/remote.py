@@ -15,10 +15,10 @@ from flyball.core.event import Event
 from flyball.core.panel import Panel
 from flyball.core.policy import AnyPolicy, Key
 from flyball.errors import StoreError
-from flyball.governor import NO_ROWS, Clock, Governor, Rows
+from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.runtimes.forked.link import Link
 from flyball.runtimes.forked.parent import Prompt
-from flyball.store import Draft, Drafter, Entry, Snapshot, Store
+from flyball.store import Clock, Draft, Drafter, Entry, Snapshot, Store
 
 SUBMIT: Final = "governor.submit"
 REPORT_AND_ASK: Final = "governor.report_and_ask"

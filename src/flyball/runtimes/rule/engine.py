@@ -12,6 +12,7 @@ import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,7 +83,7 @@ class Engine:
         say: Say,
         troubled: Trouble,
         guard: Guard | None = None,
-        sleep: Sleep = doze_until,
+        sleep: Sleep | None = None,
         doings: Doings = DOING.__getitem__,
     ) -> None:
         """`folder` is the state folder. `states` says of all units how they are; it may take its time. `say` is told of
@@ -99,8 +100,9 @@ class Engine:
         self.troubled = troubled
         self._logs, self._sockets = folder / "logs", folder / "notify"
         self._units, self._states, self._notify, self._say, self._guard = units, states, notify, say, guard
-        self._sleep, self._doings = sleep, doings
-        self._approvals = Approvals(governor, lambda text: notify("", text), sleep=sleep)
+        self._sleep: Sleep = sleep or partial(doze_until, now=governor.clock.now)
+        self._doings = doings
+        self._approvals = Approvals(governor, lambda text: notify("", text), sleep=self._sleep)
         self._sources: dict[Making, tuple[Source, asyncio.Task[None]]] = {}
         self._making: Mapping[type, Making] = {}
         self._chains: OrderedDict[str, tuple[str, int]] = OrderedDict()

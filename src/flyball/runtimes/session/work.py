@@ -28,7 +28,7 @@ from flyball.policies.limit import OUT_OF_RESUMES
 from flyball.policies.session import PERSON
 from flyball.runtimes.agent.block import Listener
 from flyball.runtimes.agent.ending import Causes
-from flyball.runtimes.doorbell import Doorbell
+from flyball.runtimes.doorbell import doorbell
 from flyball.runtimes.driver import ALREADY_RUNNING, Sleep
 from flyball.runtimes.holder import is_gone, me
 from flyball.runtimes.refusal import Refused, refusal
@@ -335,7 +335,7 @@ class Session:
         try:
             with contextlib.ExitStack() as stack:
                 if self._file is not None:
-                    bell = Doorbell(self._governor.store, self._file, waiter.poked.set)
+                    bell = doorbell(self._governor.store, self._file, waiter.poked.set)
                     stack.enter_context(contextlib.closing(bell))
                 await self._sleep(waiter.poked, until)
         finally:

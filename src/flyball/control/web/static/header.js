@@ -1,6 +1,7 @@
 // The top of every page: is it running, where, since when; and the one button that stops everything.
 import { logout, me } from "./api.js";
 import { html, useState } from "./lib.js";
+import { HostsWord } from "./overview/hosts.js";
 import { Action } from "./parts/action.js";
 import { Clock, Span } from "./parts/time.js";
 import { href } from "./router.js";
@@ -20,6 +21,7 @@ export function Header({ views, page }) {
       <span class="where">
         ${who ? html`<span>${who.host}</span>` : null}
         ${who && live === "live" ? html`<span>up <${Span} at=${who.started} /></span>` : null}
+        <${HostsWord} />
         <${Circuits} />
       </span>
       <span class="key-hints" aria-hidden="true">

@@ -70,6 +70,7 @@ export function tone(state) {
 
 const TONES = {
   healthy: "good",
+  up: "good",
   running: "good",
   completed: "good",
   closed: "good",

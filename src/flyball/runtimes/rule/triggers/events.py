@@ -20,7 +20,7 @@ from flyball.core.policy import Key
 from flyball.core.time import SECOND, Span
 from flyball.errors import StoreCorrupt
 from flyball.governor import Governor
-from flyball.runtimes.doorbell import Doorbell
+from flyball.runtimes.doorbell import doorbell
 from flyball.runtimes.driver import Sleep
 from flyball.runtimes.flag import Flag
 from flyball.runtimes.rule.firing import Bell, Spark
@@ -123,7 +123,7 @@ class Events:
 
     async def run(self) -> None:
         """Read on, until it is cancelled. What a run before this one knew is read again: it may have failed halfway."""
-        doorbell = Doorbell(self._store, self._file, self.poke, KINDS) if self._file is not None else None
+        bell = doorbell(self._store, self._file, self.poke, KINDS) if self._file is not None else None
         try:
             await self._begin()
             while True:
@@ -135,8 +135,8 @@ class Events:
                     pass
                 await self._striker.sleep(self._poked, self._clock.now() + LOOK_EVERY)
         finally:
-            if doorbell is not None:
-                doorbell.close()
+            if bell is not None:
+                bell.close()
 
     async def _begin(self) -> None:
         self._ears.clear()

@@ -18,11 +18,12 @@ from flyball.config.rules import Trigger
 from flyball.core.policy import Key
 from flyball.core.time import FOREVER, SECOND, Instant, Span
 from flyball.errors import FlyballError, StoreError
-from flyball.governor import Clock, Governor, Rows
+from flyball.governor import Governor, Rows
 from flyball.runtimes.bridge import write
 from flyball.runtimes.driver import Sleep
 from flyball.runtimes.flag import Flag
 from flyball.runtimes.rule.firing import Bell, Fate, Spark
+from flyball.store import Clock
 
 log = logging.getLogger(__name__)
 

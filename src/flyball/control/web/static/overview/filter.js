@@ -1,4 +1,4 @@
-// What the filter box means: words, `state:`, `kind:`, `user:`, `is:`; a `-` before one turns it round.
+// What the filter box means: words, `state:`, `kind:`, `user:`, `host:`, `is:`; a `-` before one turns it round.
 import { isOver } from "../parts/state.js";
 
 /** What can be said after `is:`. */
@@ -15,6 +15,7 @@ const FIELDS = {
   state: (row, wanted) => wanted.some((one) => row.state.startsWith(one)),
   kind: (row, wanted) => wanted.some((one) => row.kind.startsWith(one)),
   user: (row, wanted) => wanted.some((one) => row.user.toLowerCase().startsWith(one)),
+  host: (row, wanted) => wanted.some((one) => row.host.toLowerCase() === one),
   is: (row, wanted) => wanted.some((one) => IS[one]?.(row)),
 };
 
@@ -29,7 +30,7 @@ function one(word) {
     const test = one(word.slice(1));
     return (row) => !test(row);
   }
-  const [, field, value] = /^(state|kind|user|is):(.+)$/.exec(word) ?? [];
+  const [, field, value] = /^(state|kind|user|host|is):(.+)$/.exec(word) ?? [];
   if (field) {
     const wanted = value.split(",").filter(Boolean);
     return (row) => FIELDS[field](row, wanted);

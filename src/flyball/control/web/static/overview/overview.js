@@ -4,6 +4,7 @@ import { html } from "../lib.js";
 import { Empty } from "../parts/empty.js";
 import { useSignal } from "../signal.js";
 import { connection, known } from "../store.js";
+import { Hosts } from "./hosts.js";
 import { Needs } from "./needs.js";
 import { Spend } from "./spend.js";
 import { Tiles } from "./tiles.js";
@@ -22,7 +23,8 @@ export function Overview({ query }) {
         <${Needs} />
         <${Units} query=${query} />
       </div>
-      <aside class="column" aria-label="Money and what happened">
+      <aside class="column" aria-label="Hosts, money and what happened">
+        <${Hosts} />
         <${Spend} />
         <${Timeline} />
       </aside>

@@ -31,7 +31,9 @@ export function Row({ name, place, chosen }) {
   >
     <div role="cell" class="cell col-unit"><a href=${href("unit", name)} title=${plain(name)}><bdi>${plain(name)}</bdi></a></div>
     <div role="cell" class="cell col-state"><${State} row=${row} /></div>
-    <div role="cell" class="cell col-kind">${row.kind}</div>
+    <div role="cell" class="cell col-kind" title=${row.host ? plain(`${row.kind} on ${row.host}`) : undefined}>
+      ${row.kind}${row.host ? html` <span class="dim">on <bdi>${plain(row.host)}</bdi></span>` : null}
+    </div>
     <div role="cell" class="cell col-restarts">
       <span class=${row.often ? "badge" : ""} title=${`${row.restarts_total} in all`}>
         ${row.restarts}${row.often ? " often" : ""}

@@ -85,8 +85,8 @@ function Filter({ q }) {
     type="search"
     value=${q}
     placeholder="filter, or state:cooling"
-    aria-label="Filter units: words, state:, kind:, user:, is:held, is:running, is:often, is:over, is:asking, is:problem; - before one means not"
-    title="Words, state:quarantined,halted kind:rule user:ann is:held|running|often|over|asking|problem; - before one means not."
+    aria-label="Filter units: words, state:, kind:, user:, host:, is:held, is:running, is:often, is:over, is:asking, is:problem; - before one means not"
+    title="Words, state:quarantined,halted kind:rule user:ann host:b is:held|running|often|over|asking|problem; - before one means not."
     autocomplete="off"
     spellcheck=${false}
     maxlength="200"

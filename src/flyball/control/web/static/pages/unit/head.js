@@ -11,6 +11,7 @@ import { useSignal } from "../../signal.js";
 import { problems, useRow } from "../../store.js";
 import { counted, tone } from "../../text.js";
 import { Long, Name, plain } from "../plain.js";
+import { Move, OnHost } from "./host.js";
 
 const HOUR = 3600;
 
@@ -43,6 +44,7 @@ function Facts({ seen, says, often }) {
   const labels = Object.entries(seen.labels);
   return html`
     <span>${seen.kind}</span>
+    <${OnHost} name=${seen.host} />
     ${seen.since ? html`<span>since <${Ago} at=${seen.since} /></span>` : null}
     ${seen.until ? html`<span>goes on <${Ago} at=${seen.until} /></span>` : null}
     <span class=${often ? "bad" : ""}>${counted(seen.restarts.last_hour, "restart")} in the window, ${seen.restarts.total} in all</span>
@@ -77,6 +79,7 @@ function Orders({ unit, seen, problem }) {
       ? html`<${Action} ...${acknowledging(problem)} />
           ${problem.snoozed_until ? null : html`<${Action} ...${snoozing(problem)} />`}`
       : null}
+    <${Move} unit=${unit} seen=${seen} />
     ${problem ? html`<${Seen} problem=${problem} />` : null}
   </div>`;
 }

@@ -7,22 +7,24 @@ import { useSignal } from "../../signal.js";
 import { counted } from "../../text.js";
 import { Asker } from "../asking.js";
 import { plain } from "../plain.js";
+import { OnHost } from "./host.js";
 
 const LINES_MAX = 400; // what is asked for: more is searched with `flyball logs`
 const LOOK_MS = 1500; // between two looks: soon enough for an eye that follows
 const LINE_MAX = 10_000; // characters of one line: what is longer is no line for reading
+const NOTHING = { lines: null, host: "", error: null };
 
 export function Log({ unit }) {
-  const [answer, setAnswer] = useState({ lines: null, error: null });
+  const [answer, setAnswer] = useState(NOTHING);
   const [follow, setFollow] = useState(true);
   const sought = useSignal(place).query.log ?? "";
   const panel = useRef(null);
   const box = useRef(null);
 
   useEffect(() => {
-    setAnswer({ lines: null, error: null });
+    setAnswer(NOTHING);
     return whileSeen(panel.current, () => look("logs", { unit, lines: LINES_MAX }), ({ data, error }) =>
-      setAnswer((before) => ({ lines: data?.lines ?? before.lines, error })),
+      setAnswer((before) => ({ lines: data?.lines ?? before.lines, host: data?.host ?? before.host, error })),
     );
   }, [unit]);
   useLayoutEffect(() => {
@@ -45,6 +47,7 @@ export function Log({ unit }) {
         ${answer.lines === null ? "" : sought ? `${found.length} of ${counted(lines.length, "line")}` : `last ${counted(lines.length, "line")}`}
       </span>
     </div>
+    ${answer.host ? html`<p class="busy" role="status">What it prints now is there: it runs <${OnHost} name=${answer.host} />.</p>` : ""}
     ${answer.error ? html`<p class="error">${answer.error.message}</p>` : ""}
     ${lines.length === 0
       ? html`<p class="nothing">${answer.lines === null ? "…" : "It has printed nothing yet."}</p>`
