@@ -1,0 +1,1 @@
+"""The first minute: a fleet of honest and misbehaving units, narrated as it happens."""
