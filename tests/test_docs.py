@@ -89,10 +89,18 @@ def test_every_policy_has_its_heading() -> None:
     assert sorted(headings) == sorted(policy.__module__.rsplit(".", 1)[1] for policy in ALL)
 
 
-def test_settings_page_is_up_to_date() -> None:
-    """The page is made from the table of settings. If this fails: `make docs`."""
-    made = runpy.run_path(str(ROOT / "tools/settings_reference.py"))["page"]()
-    assert (DOCS / "reference/settings.md").read_text() == made
+@pytest.mark.parametrize("page", ["settings", "commands", "metrics", "api"])
+def test_reference_is_up_to_date(page: str) -> None:
+    """What it says of settings, commands, metrics and the API is made from them. If this fails: `make docs`."""
+    made = runpy.run_path(str(ROOT / f"tools/{page}_reference.py"))["page"]()
+    assert (DOCS / f"reference/{page}.md").read_text() == made
+
+
+def test_every_option_says_what_it_does() -> None:
+    """In `--help`, and so in the reference."""
+    rows = re.findall(r"^\| `(-[^`]+)` \| (.*) \|$", (DOCS / "reference/commands.md").read_text(), re.MULTILINE)
+    assert len(rows) > 100
+    assert [option for option, says in rows if not says.strip()] == []
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)

@@ -1,0 +1,87 @@
+"""Brings docs/reference/commands.md up to date: under the heading of each command stands how it is called and what each
+option does, made from the command itself. The prose beside it is written by hand, and is left as it is.
+
+    python tools/commands_reference.py
+
+`make docs` runs it; a test sees when the page is stale. A new command needs a heading with its name: the block is made.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from flyball.cli import COMMANDS
+from flyball.cli.group import flyball
+
+PAGE: Final = Path(__file__).parent.parent / "docs" / "reference" / "commands.md"
+BEGIN: Final = "<!-- made by `make docs` -->"
+END: Final = "<!-- end of what is made -->"
+BLOCK: Final = re.compile(rf"\n{BEGIN}\n.*?\n{END}\n", re.DOTALL)
+
+
+def page() -> str:
+    """The whole page, with every block as it should be."""
+    first, *sections = re.split(r"(?m)^## ", BLOCK.sub("", PAGE.read_text(encoding="utf-8")))
+    return "## ".join([first, *(_with_block(section) for section in sections)])
+
+
+def _with_block(section: str) -> str:
+    title, _, prose = section.partition("\n")
+    if title not in COMMANDS:
+        return section
+    command = flyball.get_command(click.Context(flyball), title)
+    assert command is not None
+    made = "\n\n".join(_calls(command, click.Context(command, info_name=title, parent=_root())))
+    return f"{title}\n\n{BEGIN}\n{made}\n{END}\n{prose}"
+
+
+def _root() -> click.Context:
+    return click.Context(flyball, info_name="flyball")
+
+
+def _calls(command: click.Command, context: click.Context) -> Iterator[str]:
+    """How it is called and its options; of a group those of each of its commands, too."""
+    if not isinstance(command, click.Group) or command.invoke_without_command:
+        yield _call(command, context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            part = command.get_command(context, name)
+            assert part is not None
+            yield from _calls(part, click.Context(part, info_name=name, parent=context))
+
+
+def _call(command: click.Command, context: click.Context) -> str:
+    options = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
+    left_out = {"ARGS"} if options else {"ARGS", "OPTIONS"}  # a group's commands have calls of their own below it
+    pieces = [
+        piece for piece in command.collect_usage_pieces(context) if not left_out & set(re.findall("[A-Z]+", piece))
+    ]
+    usage = f"```text\n{' '.join([context.command_path, *pieces])}\n```"
+    rows = [f"| `{_cell(_names(option))}` | {_cell(option.help or '')} |" for option in options]
+    return "\n".join([usage, "", "| option | |", "|---|---|", *rows] if rows else [usage])
+
+
+def _names(option: click.Option) -> str:
+    """How it is written: its names, and what is given with it."""
+    names = " / ".join(", ".join(some) for some in (option.opts, option.secondary_opts) if some)
+    if option.is_flag or option.count:
+        return names
+    if option.metavar:
+        return f"{names} {option.metavar}"
+    if isinstance(option.type, click.Choice):
+        return f"{names} {'|'.join(option.type.choices)}"
+    return f"{names} {'N' if isinstance(option.type, click.types.IntParamType) else str(option.name).upper()}"
+
+
+def _cell(text: str) -> str:
+    """A pipe would end the cell; what is written as a name in angle brackets would be taken for a tag."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"{PAGE.name} is up to date\n")
