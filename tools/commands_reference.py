@@ -33,32 +33,29 @@ def _with_block(section: str) -> str:
     title, _, prose = section.partition("\n")
     if title not in COMMANDS:
         return section
-    command = flyball.get_command(click.Context(flyball), title)
-    assert command is not None
-    made = "\n\n".join(_calls(command, click.Context(command, info_name=title, parent=_root())))
+    made = "\n\n".join(_calls(flyball, title, click.Context(flyball, info_name="flyball")))
     return f"{title}\n\n{BEGIN}\n{made}\n{END}\n{prose}"
 
 
-def _root() -> click.Context:
-    return click.Context(flyball, info_name="flyball")
-
-
-def _calls(command: click.Command, context: click.Context) -> Iterator[str]:
-    """How it is called and its options; of a group those of each of its commands, too."""
+def _calls(group: click.Group, name: str, parent: click.Context) -> Iterator[str]:
+    """How a command of a group is called, and its options; if it is a group itself those of each of its commands, too."""
+    command = group.get_command(parent, name)
+    if command is None:
+        return
+    context = click.Context(command, info_name=name, parent=parent)
     if not isinstance(command, click.Group) or command.invoke_without_command:
         yield _call(command, context)
     if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            part = command.get_command(context, name)
-            assert part is not None
-            yield from _calls(part, click.Context(part, info_name=name, parent=context))
+        for part in command.list_commands(context):
+            yield from _calls(command, part, context)
 
 
 def _call(command: click.Command, context: click.Context) -> str:
     options = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
-    left_out = {"ARGS"} if options else {"ARGS", "OPTIONS"}  # a group's commands have calls of their own below it
     pieces = [
-        piece for piece in command.collect_usage_pieces(context) if not left_out & set(re.findall("[A-Z]+", piece))
+        piece
+        for piece in command.collect_usage_pieces(context)
+        if "ARGS" not in piece and (options or "OPTIONS" not in piece)  # a group's commands have calls of their own
     ]
     usage = f"```text\n{' '.join([context.command_path, *pieces])}\n```"
     rows = [f"| `{_cell(_names(option))}` | {_cell(option.help or '')} |" for option in options]
