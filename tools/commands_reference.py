@@ -38,7 +38,7 @@ def _with_block(section: str) -> str:
 
 
 def _calls(group: click.Group, name: str, parent: click.Context) -> Iterator[str]:
-    """How a command of a group is called, and its options; if it is a group itself those of each of its commands, too."""
+    """How a command of a group is called, and its options; of one that is a group those of its commands, too."""
     command = group.get_command(parent, name)
     if command is None:
         return
