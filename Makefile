@@ -8,7 +8,7 @@ WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 # Tests start thousands of processes: where nothing compiled may be kept, each would compile all of flyball anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast chromium promtool lint bench docs screenshots clean
+.PHONY: demo test test-fast chromium promtool lint bench docs screenshots pictures clean
 .DEFAULT_GOAL := help
 
 help:
@@ -17,7 +17,7 @@ help:
 	@echo "make lint   ruff, mypy --strict, import contracts"
 	@echo "make bench  speed beside peers, as ratios"
 	@echo "make docs   build the documentation site into site/"
-	@echo "make screenshots  make the pictures of the page anew, from a real daemon"
+	@echo "make screenshots  make the pictures of page, terminal and simulations anew, from a real daemon"
 
 $(VENV)/python:
 	$(PYTHON) -c 'import sys; sys.exit("flyball needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (set PYTHON=...)" if sys.version_info < (3, 11) else 0)'
@@ -64,9 +64,13 @@ docs: $(VENV)/docs
 	for page in settings commands metrics api; do $(BIN)/python tools/$${page}_reference.py || exit 1; done
 	$(BIN)/mkdocs build --quiet --strict
 
-# The pictures in docs/pictures/, from a real daemon and a real Chromium. It takes a minute.
-screenshots: $(VENV)/dev chromium
+# The pictures in docs/pictures/, from a real daemon, a real terminal and a real Chromium. It takes a minute.
+screenshots: $(VENV)/dev chromium pictures
 	$(BIN)/python -m tools.screenshots
+
+# Those that need no browser: what `flyball simulate` draws.
+pictures: $(VENV)/dev
+	$(BIN)/python -m tools.simulate_pictures
 
 clean:
 	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .hypothesis
