@@ -1,13 +1,16 @@
 """The docs are tested: every setting, event, policy and reason code has its place in them, and no other has."""
 
 import ast
+import json
 import re
 import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from flyball.cli.simulate import simulate
 from flyball.core.event import AnyEvent, Cause, Work
 from flyball.policies import ALL
 
@@ -101,6 +104,35 @@ def test_every_option_says_what_it_does() -> None:
     rows = re.findall(r"^\| `(-[^`]+)` \| (.*) \|$", (DOCS / "reference/commands.md").read_text(), re.MULTILINE)
     assert len(rows) > 100
     assert [option for option, says in rows if not says.strip()] == []
+
+
+def simulated(*asked: str) -> dict[str, Any]:
+    """What `flyball simulate` says to that, with the default settings."""
+    done = CliRunner().invoke(simulate, [*asked, "--json"], standalone_mode=False, catch_exceptions=False)
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("asked", "held_by", "starts"),
+    [
+        ("always-fails --uptime 29s", ["quarantine"], 6),
+        ("flaps", ["flapping"], 7),
+        ("always-fails --uptime 45s --changing-error", ["restart"], 51),
+        ("fails-once-a-day --days 30", [], 30),
+        ("cascade --units 50", [], 99),
+    ],
+)
+def test_tuning_says_what_simulate_says(
+    asked: str, held_by: list[str], starts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The numbers around the pictures are those of the simulation, and each of these has its picture."""
+    monkeypatch.chdir(tmp_path)
+    said = simulated(*asked.split())
+    assert (said["held_by"], said["starts"]) == (held_by, starts)
+    assert said["bound"]["starts"] == 51
+    page = (DOCS / "tuning.md").read_text()
+    assert f"$ flyball simulate {asked}\n```\n\n![" in page
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
