@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from flyball.cli import COMMANDS
 from flyball.cli.simulate import simulate
 from flyball.core.event import AnyEvent, Cause, Work
 from flyball.policies import ALL
@@ -92,11 +93,24 @@ def test_every_policy_has_its_heading() -> None:
     assert sorted(headings) == sorted(policy.__module__.rsplit(".", 1)[1] for policy in ALL)
 
 
-@pytest.mark.parametrize("page", ["settings", "commands", "metrics", "api"])
+@pytest.mark.parametrize("page", ["settings", "commands", "metrics", "api", "architecture"])
 def test_reference_is_up_to_date(page: str) -> None:
-    """What it says of settings, commands, metrics and the API is made from them. If this fails: `make docs`."""
-    made = runpy.run_path(str(ROOT / f"tools/{page}_reference.py"))["page"]()
-    assert (DOCS / f"reference/{page}.md").read_text() == made
+    """What it says of settings, commands, metrics, the API and layers is made from them. If this fails: `make docs`."""
+    tool = runpy.run_path(str(ROOT / f"tools/{page}_reference.py"))
+    assert tool["PAGE"].read_text() == tool["page"]()
+
+
+def test_every_command_is_in_the_overview() -> None:
+    """Whoever looks for a command finds it before the first heading, with whether it needs a daemon."""
+    overview = (DOCS / "reference/commands.md").read_text().partition("\n## ")[0]
+    assert [name for name in COMMANDS if f"`{name}`](#{name})" not in overview] == []
+
+
+def test_every_module_has_its_place() -> None:
+    """Where things are says so of each module and package that there is."""
+    places = (DOCS / "architecture.md").read_text().partition("## Where things are")[2].partition("\n## ")[0]
+    found = {path.name for path in (ROOT / "src/flyball").iterdir() if not path.name.startswith("_")} - {"py.typed"}
+    assert [name for name in sorted(found) if not re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", places)] == []
 
 
 def test_every_option_says_what_it_does() -> None:
