@@ -115,7 +115,9 @@ def test_every_module_has_its_place() -> None:
 
 def test_every_option_says_what_it_does() -> None:
     """In `--help`, and so in the reference."""
-    rows = re.findall(r"^\| `(-[^`]+)` \| (.*) \|$", (DOCS / "reference/commands.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (?:`|<code>)(-.+?)(?:`|</code>) \| (.*) \|$", (DOCS / "reference/commands.md").read_text(), re.MULTILINE
+    )
     assert len(rows) > 100
     assert [option for option, says in rows if not says.strip()] == []
 

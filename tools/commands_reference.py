@@ -58,7 +58,7 @@ def _call(command: click.Command, context: click.Context) -> str:
         if "ARGS" not in piece and (options or "OPTIONS" not in piece)  # a group's commands have calls of their own
     ]
     usage = f"```text\n{' '.join([context.command_path, *pieces])}\n```"
-    rows = [f"| `{_cell(_names(option))}` | {_cell(option.help or '')} |" for option in options]
+    rows = [f"| {_code(_names(option))} | {_cell(option.help or '')} |" for option in options]
     return "\n".join([usage, "", "| option | |", "|---|---|", *rows] if rows else [usage])
 
 
@@ -74,8 +74,13 @@ def _names(option: click.Option) -> str:
     return f"{names} {'N' if isinstance(option.type, click.types.IntParamType) else str(option.name).upper()}"
 
 
+def _code(text: str) -> str:
+    """As code. A pipe would end the cell, and what hides it is itself seen in some readers, if it stands in backticks."""
+    return f"<code>{_cell(text).replace(chr(92) + '|', '&#124;')}</code>" if "|" in text else f"`{_cell(text)}`"
+
+
 def _cell(text: str) -> str:
-    """A pipe would end the cell; what is written as a name in angle brackets would be taken for a tag."""
+    """What is written as a name in angle brackets would be taken for a tag."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
