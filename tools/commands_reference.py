@@ -75,7 +75,7 @@ def _names(option: click.Option) -> str:
 
 
 def _code(text: str) -> str:
-    """As code. A pipe would end the cell, and what hides it is itself seen in some readers, if it stands in backticks."""
+    """As code. A pipe would end the cell; what hides it there is itself seen by some readers inside of backticks."""
     return f"<code>{_cell(text).replace(chr(92) + '|', '&#124;')}</code>" if "|" in text else f"`{_cell(text)}`"
 
 
