@@ -38,6 +38,9 @@ READS: Final = "#!/bin/sh\nexec cat > /dev/null\n"
 PROGRAMS: Final = {"my-agent": ENDS, "notify-me": READS, "chown": ENDS, "browser": ENDS}
 """What the user would have. Who guards them sees them end well at once."""
 
+FILES: Final = {"my-fleet.yaml": (ROOT / "examples" / "scenarios" / "spender.yaml").read_text()}
+"""What the user would have written."""
+
 SECRET: Final = "whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ="  # noqa: S105 - nobody's
 """Where pages leave out what a secret is."""
 
@@ -49,7 +52,9 @@ SETTINGS: Final[Mapping[str, Any]] = {
         **{name: {"command": ["sh", "-c", LIVES]} for name in ("web", "scraper", "shop")},
         "digest": {"command": ["sh", "-c", TELLS], "kind": "session"},
     },
-    "rules": {"watch-price": {"triggers": [{"every": "1h"}], "actions": [{"run": ["true"]}]}},
+    "rules": {
+        name: {"triggers": [{"every": "1h"}], "actions": [{"run": ["true"]}]} for name in ("watch-price", "inbox")
+    },
 }
 INSIDE: Final = "inside"
 """The file in which the unit `digest` leaves its environment, for commands that are typed inside of a unit."""
