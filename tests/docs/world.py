@@ -38,7 +38,10 @@ READS: Final = "#!/bin/sh\nexec cat > /dev/null\n"
 PROGRAMS: Final = {"my-agent": ENDS, "notify-me": READS, "chown": ENDS, "browser": ENDS}
 """What the user would have. Who guards them sees them end well at once."""
 
-FILES: Final = {"my-fleet.yaml": (ROOT / "examples" / "scenarios" / "spender.yaml").read_text()}
+FILES: Final = {
+    "my-fleet.yaml": (ROOT / "examples" / "scenarios" / "spender.yaml").read_text(),
+    "my.yaml": "units: {web: {command: [sleep, 1000]}}\n",
+}
 """What the user would have written."""
 
 SECRET: Final = "whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ="  # noqa: S105 - nobody's
