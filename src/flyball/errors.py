@@ -58,7 +58,7 @@ class StoreUnsure(StoreAway):
     """The connection broke in mid-commit, and the database could not be asked since: it is written whole, or not at
     all."""
 
-    remedy = "See what the journal says once the database is back: `flyball log`."
+    remedy = "See what the journal says once the database is back: `flyball events`."
 
 
 class StoreUnsafe(StoreError):

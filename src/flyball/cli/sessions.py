@@ -118,7 +118,7 @@ def why(one: Mapping[str, Any], now: float) -> str:
     return f"{one_line(reason)}{layer}" if reason else ""
 
 
-@click.group()
+@click.group(epilog=SHOW_EXAMPLES)
 def session() -> None:
     """Show one session. `flyball resume`, `pause`, `stop` and `kill` take its id, as that of any unit."""
 
