@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.control.fleet import run_on, three_hosts
 from tests.control.scene import Scene
-from tests.docs.pages import Command
+from tests.docs.pages import Command, blocks
 from tests.docs.world import SECRET, everything
 
 
@@ -46,6 +46,7 @@ CODES: Final[Mapping[tuple[str, str], int]] = {
     ("docs/how-to/agent-cli-overnight.md", "flyball run"): 75,  # the page is about what is held in the end
     ("docs/how-to/deliberation.md", "DELIBERATION_TIMEOUT_SECONDS=2"): 3,  # timed_out
     ("docs/how-to/terminal.md", "flyball status --check"): 1,  # something needs a person
+    ("docs/tutorial.md", "flyball run --name agent --idle"): 75,  # the first time it is held in the end
 }
 """Exit codes other than 0, by page and how the command begins."""
 
@@ -91,6 +92,8 @@ def of_temporal(scene: Scene) -> None:
 RUNS: Final = gzip.compress(
     b'{"source": "my-agent", "run": "1", "steps": [{"tool": "bash", "args": "ls", "result": "src", "reward": 0.0}]}\n'
 )
+SAVED: Final = [block.text for block in blocks("docs/tutorial.md") if block.language == "python"]
+"""The programs that the tutorial has people save, as it shows them."""
 STRICT: Final = "quarantine: {max_failures_before_quarantine: 3}\n"
 
 PAGES: Final[Mapping[str, Page]] = {
@@ -107,6 +110,9 @@ PAGES: Final[Mapping[str, Page]] = {
     "docs/how-to/session-units.md": Page(inside=True, files={"state.part": "{}"}, own_settings=False),
     "docs/how-to/temporal.md": Page(past=of_temporal),
     "docs/how-to/webhooks.md": Page(env={"HOOK_SECRET": SECRET, "HOOK_SECRET_NEW": SECRET}),
+    "docs/tutorial.md": Page(
+        past=nothing, daemon=False, files=dict(zip(("agent.py", "listen.py"), SAVED, strict=True))
+    ),
 }
 
 
