@@ -14,7 +14,7 @@ import pytest
 
 from flyball.cli import COMMANDS, HELP
 from flyball.cli.group import flyball
-from tests.docs.pages import ROOT, Command, pages
+from tests.docs.pages import ROOT, Command, blocks, pages
 from tests.docs.prepare import prepare
 from tests.docs.world import World
 
@@ -56,6 +56,17 @@ def _inline(files: Iterator[Path]) -> list[Command]:
                 )
             )
     return found
+
+
+def _written_elsewhere() -> set[str]:
+    """In units of systemd, images and pods: what follows `flyball`."""
+    shown = [
+        block.text for page in pages() for block in blocks(page) if block.language in ("dockerfile", "ini", "yaml")
+    ]
+    shown.append((ROOT / "deploy" / "kubernetes" / "fleet.yaml").read_text())
+    lines = [line for text in shown for line in re.findall(r"^(?:ExecStart=|ENTRYPOINT|\s+command:)(.*)", text, re.M)]
+    words = [re.sub(r'[\[\]",]', " ", line).split() for line in lines]
+    return {shlex.join(found[1:]) for found in words if found and found[0].endswith("flyball")}
 
 
 EXAMPLES: Final = _examples()
@@ -138,6 +149,12 @@ def test_examples_can_be_parsed() -> None:
             _parse(words)
         except click.UsageError as error:
             pytest.fail(f"flyball {shlex.join(words)}: {error.format_message()}")
+
+
+@pytest.mark.parametrize("text", sorted(_written_elsewhere()))
+def test_what_others_are_told_to_run(text: str) -> None:
+    """systemd, a container and a pod are given a command line that there is."""
+    _parse(shlex.split(text))
 
 
 @pytest.mark.slow

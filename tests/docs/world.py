@@ -52,7 +52,7 @@ TELLS: Final = 'echo {} > "$FLYBALL_CHECKPOINT"; env -0 > inside; exec sleep 100
 SETTINGS: Final[Mapping[str, Any]] = {
     "budget": {"per_unit": 5, "per_user": 20, "per_fleet": 100, "period": "day"},
     "units": {
-        **{name: {"command": ["sh", "-c", LIVES]} for name in ("web", "scraper", "shop")},
+        **{name: {"command": ["sh", "-c", LIVES]} for name in ("web", "scraper", "shop", "nightly")},
         "digest": {"command": ["sh", "-c", TELLS], "kind": "session"},
     },
     "rules": {
