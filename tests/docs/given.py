@@ -84,5 +84,5 @@ assert not is_ours(headers, b"{ }", secret)
 NOT_RUN: Final[Mapping[str, str]] = {
     "docs/how-to/dbos.md": "needs a database of its own; the same in tests/integrations/dbos",
     "docs/how-to/frameworks.md": "needs models to talk to; each framework is in tests/integrations",
-    "docs/tutorial.md": "two programs, of which one fails and one never ends; both are run where its commands are typed",
+    "docs/tutorial.md": "one program fails, one never ends; both are run where its commands are typed",
 }
