@@ -61,7 +61,7 @@ bench: $(VENV)/dev $(VENV)/bench
 	$(BIN)/python -m bench
 
 docs: $(VENV)/docs
-	for page in settings commands metrics api architecture; do $(BIN)/python tools/$${page}_reference.py || exit 1; done
+	for page in settings commands codes metrics api architecture; do $(BIN)/python tools/$${page}_reference.py || exit 1; done
 	$(BIN)/mkdocs build --quiet --strict
 
 # The pictures in docs/pictures/, from a real daemon, a real terminal and a real Chromium. It takes a minute.

@@ -1,13 +1,25 @@
 """What an exception means here. A refusal is not an exception: it is a decision.
 
-Each error says what was wrong, where, and what to do. The command line prints it without a traceback.
+Each error says what was wrong, where, and what to do. The command line prints it without a traceback. Each kind of
+error has a topic, which never changes: `flyball explain TOPIC` is its page.
 """
+
+import re
+from typing import Any
 
 
 class FlyballError(Exception):
     """Something is wrong that a person can put right. The text says what and where, `remedy` what to do."""
 
     remedy: str = ""
+    topic: str = ""
+    """By which its page is found; nothing: its text says all there is. A kind of error has its own name: StoreFull has
+    `store_full`."""
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        if "topic" not in cls.__dict__:
+            cls.topic = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
 
     def __init__(self, text: str, *, remedy: str = "") -> None:
         super().__init__(text)
