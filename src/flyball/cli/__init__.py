@@ -30,8 +30,8 @@ INTERRUPTED: Final = 130
 CUT_OFF: Final = 141
 
 COMMANDS: Final = {
-    "demo": ("flyball.cli.demo:demo", "Show what it does, in a minute, and leave nothing behind."),
     "run": ("flyball.cli.run:run", "Guard one command in the foreground."),
+    "demo": ("flyball.cli.demo:demo", "Show what it does, in a minute, and leave nothing behind."),
     "up": ("flyball.cli.up:up", "Start the daemon and all units of the settings."),
     "down": ("flyball.cli.up:down", "End all units and the daemon."),
     "reload": ("flyball.cli.up:reload", "Make the daemon apply what changed in the settings."),

@@ -25,7 +25,7 @@ SETTINGS: Final[Mapping[str, Any]] = {
     # Of those that fail for reasons of their own there are four: it takes one more, which is what the shop is for.
     "circuit_breaker": {"failure_threshold": 5, "min_units": 5, "window_seconds": 15, "recovery_timeout_seconds": 4},
     "retry": {"max_attempts": 1},
-    "budget": {"per_fleet": "20.00", "period": "day"},
+    "budget": {"per_fleet": "2.00", "period": "day"},
 }
 """In force for all of the cast. What is not said here is as by default."""
 
@@ -79,7 +79,7 @@ def everybody(shop: str, *, in_browser: bool) -> list[Member]:
             name="mail-triage",
             does="nothing: it is honest",
             state="healthy",
-            units={"mail-triage": _agent("honest", budget="2.00", user="ann")},
+            units={"mail-triage": _agent("honest", budget="1.00", user="ann")},
         ),
         Member(
             name="invoice-parser",

@@ -20,6 +20,8 @@ BEFORE_OUTAGE_MAX: Final = 100.0
 circuit open."""
 OUTAGE_MAX: Final = 20.0
 """Seconds that the shop is down at most. It is back sooner, when a trial has found it dead."""
+LAST: Final = frozenset({"quarantined", "halted", "failed", "finished", "stopped"})
+"""States that nothing leaves by itself."""
 OPEN: Final = "open"
 HALF_OPEN: Final = "half-open"
 CLOSED: Final = "closed"
@@ -46,6 +48,11 @@ class Outcome:
     wrong: str = ""
     """What is not as it has to be; nothing: all is."""
 
+    @property
+    def waits(self) -> bool:
+        """It is not as it has to be, and may still come to it by itself."""
+        return bool(self.wrong) and not all(state in LAST for state in self.states.values())
+
 
 class Tour:
     """One tour, in a scratch folder whose daemon runs."""
@@ -58,12 +65,12 @@ class Tour:
         """What the circuit was, one after the other."""
 
     def run(self) -> list[Outcome]:
-        """Until everything has ended as it has to, or the time is over."""
+        """Until everything has ended, as it has to or not, or the time is over."""
         ends = time.monotonic() + TOUR_MAX
-        self._until(lambda all_: not any(one.wrong and not one.member.shares_shop for one in all_), BEFORE_OUTAGE_MAX)
+        self._until(lambda all_: not any(one.waits and not one.member.shares_shop for one in all_), BEFORE_OUTAGE_MAX)
         if any(member.shares_shop for member in self._members):
             self._outage()
-        return self._until(lambda all_: not any(one.wrong for one in all_), ends - time.monotonic())
+        return self._until(lambda all_: not any(one.waits for one in all_), ends - time.monotonic())
 
     def look(self) -> list[Outcome]:
         """Tell what is new; how everybody is."""

@@ -23,7 +23,7 @@ class Talk(TypedDict, total=False):
     said: Annotated[int, operator.add]
 
 
-def speak(_: Talk) -> Talk:
+def speak(state: Talk) -> Talk:  # noqa: ARG001 - LangGraph calls it so
     """One more word, and nothing is settled."""
     return {"said": 1}
 

@@ -185,7 +185,7 @@ def _how(entry: Mapping[str, Any], reasons: list[Mapping[str, Any]]) -> str:
     data = entry["data"]
     if data.get("policy"):
         return str(reasons[0]["text"])
-    if data["labels"].get(RUNTIME) == RULE and data.get("detail"):
+    if data.get("labels", {}).get(RUNTIME) == RULE and data.get("detail"):
         return str(data["detail"].splitlines()[0])
     if data.get("error"):
         return str(data["error"])

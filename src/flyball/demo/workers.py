@@ -33,7 +33,7 @@ ERRORS: Final = (
 def honest() -> NoReturn:
     """Does its work, says so, and pays what it said it would."""
     for number in count(1):
-        if _step("sort", f"mail {number}", cost="0.01", result=f"mail {number} sorted"):
+        if _step("sort", f"mail {number}", cost="0.001", result=f"mail {number} sorted"):
             print(f"sorted mail {number}", flush=True)
         time.sleep(2)
     raise AssertionError
