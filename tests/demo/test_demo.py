@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from flyball.demo.cast import everybody, install, is_installed
-from flyball.scratch import MARK, is_alive
+from flyball.scratch import MARK, is_alive, wait
 
 COMMAND: Final = (sys.executable, "-m", "flyball", "demo")
 WITHIN: Final = 240.0
@@ -87,6 +87,15 @@ def test_told_to_end(folder: Path, number: signal.Signals) -> None:
         demo.stdout.read()
         assert demo.wait(WITHIN) == 128 + number
     assert left(folder) == []
+
+
+def test_killed(folder: Path) -> None:
+    """Not even a kill -9 of the demo leaves anything behind."""
+    with subprocess.Popen([*COMMAND, "--once"], env=env(folder), stdout=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None
+        assert any("failure 1 of " in line for line in demo.stdout)
+        demo.kill()
+    wait(lambda: left(folder) == [], WITHIN, "an empty folder")
 
 
 def test_without_a_safeguard(folder: Path) -> None:
