@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo   a fleet of agents that go wrong in the usual ways, and the page on which to put it right"
+	@echo "make demo   agents that go wrong in the usual ways: what becomes of each, told in a minute, and the page"
 	@echo "make test   run all tests"
 	@echo "make lint   ruff, mypy --strict, import contracts"
 	@echo "make bench  speed beside peers, as ratios"
@@ -30,12 +30,18 @@ $(VENV)/base: $(VENV)/python pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
+# What the tour needs beside it: so that a newcomer sees all of it. The base install stays small.
+$(VENV)/demo: $(VENV)/base
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[langgraph,rules]'
+	touch $@
+
 $(VENV)/dev $(VENV)/bench $(VENV)/docs: $(VENV)/%: $(VENV)/base
 	$(BIN)/pip install --quiet --disable-pip-version-check --group $*
 	touch $@
 
-demo: $(VENV)/base
-	$(BIN)/python examples/night
+# Where there is no terminal it ends when the tour is over, with 0 if every unit ended as it should.
+demo: $(VENV)/demo
+	$(BIN)/flyball demo
 
 # For the tests of the browser. Where there is none and none can be installed, they are skipped.
 chromium: $(VENV)/dev

@@ -45,6 +45,7 @@ PLAIN: Final = frozenset(
 
 COMMANDS: Final = {
     "run": ("flyball.cli.run:run", "Guard one command in the foreground."),
+    "demo": ("flyball.cli.demo:demo", "Show what it does, in a minute, and leave nothing behind."),
     "up": ("flyball.cli.up:up", "Start the daemon and all units of the settings."),
     "down": ("flyball.cli.up:down", "End all units and the daemon."),
     "reload": ("flyball.cli.up:reload", "Make the daemon apply what changed in the settings."),
@@ -108,6 +109,7 @@ Commands:
 {chr(10).join(f"  {name:<10}  {does}" for name, (_, does) in COMMANDS.items())}
 
 Examples:
+  flyball demo                                 what is this, in a minute?
   flyball run -- my-agent --task x             guard one command
   flyball up -d                                run all units of my settings
   flyball status                               how are they?
