@@ -111,7 +111,11 @@ PAGES: Final[Mapping[str, Page]] = {
     "docs/how-to/temporal.md": Page(past=of_temporal),
     "docs/how-to/webhooks.md": Page(env={"HOOK_SECRET": SECRET, "HOOK_SECRET_NEW": SECRET}),
     "docs/tutorial.md": Page(
-        past=nothing, daemon=False, files=dict(zip(("agent.py", "listen.py"), SAVED, strict=True))
+        past=nothing,
+        daemon=False,
+        own_settings=False,  # it writes them
+        files=dict(zip(("agent.py", "listen.py"), SAVED, strict=True)),
+        first={"flyball init": "rm flyball.yaml"},
     ),
 }
 
