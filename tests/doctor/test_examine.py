@@ -14,6 +14,7 @@ import flyball
 from flyball import doctor
 from flyball.core.time import SECOND
 from flyball.doctor import CHECKS, OF_SETTINGS, Finding, Level, Scene, examine, http, variables
+from flyball.scratch import Scratch
 from flyball.store.sqlite import SqliteStore
 from tests.control.scene import scene_in
 from tests.servers.ntfy import NtfyServer
@@ -236,3 +237,37 @@ def test_a_database(env: dict[str, str], tmp_path: Path, postgres_server: Postgr
     away = found(env, tmp_path, "store")
     assert levels(away) == ["bad"]
     assert "cannot be reached" in away[0].text
+
+
+@pytest.mark.slow
+def test_a_daemon_that_runs(phone: NtfyServer) -> None:
+    """It is asked: its version, its socket, its page and its webhooks; and it is the one that sends the message."""
+    hook = {"triggers": [{"webhook": "in", "secret": "s3cr3t-long-enough-0123456789"}], "actions": [{"run": ["true"]}]}
+    with Scratch("flyball-doctor-test-", NO_PROXY="127.0.0.1") as scratch:
+        scratch.write(
+            {
+                "units": {"a": {"command": ["sleep", "600"]}},
+                "http": {"listen": f"127.0.0.1:{free_port()}"},
+                "rule": {"listen": f"127.0.0.1:{free_port()}"},
+                "rules": {"r": hook},
+                "alerts": {"channels": {"phone": {"type": "ntfy", "url": phone.url, "topic": "t0p1c"}}},
+            }
+        )
+        scratch.up()
+        before = {path.name for path in scratch.state.rglob("*")}
+        done = scratch.run("doctor", "--json")
+        said = {(one["check"], one["level"], one["text"]) for one in json.loads(done.stdout)["findings"]}
+        texts = {check: [text for of, _, text in said if of == check] for check, _, _ in said}
+        assert [one for one in said if one[1] == "bad"] == []
+        assert f"it is flyball {flyball.__version__}, as installed" in texts["daemon"][0]
+        assert any("a daemon answers there" in text for text in texts["socket"])
+        assert [text for text in texts["http"] if "is served by the daemon that runs" in text] == texts["http"]
+        assert texts["alerts"] == ["phone (ntfy) took a test message, by the daemon"]
+        assert [message["title"] for message in phone.published] == ["flyball: a test"]
+        assert {path.name for path in scratch.state.rglob("*")} == before
+
+
+def free_port() -> int:
+    with socket.socket() as trying:
+        trying.bind(("127.0.0.1", 0))
+        return int(trying.getsockname()[1])

@@ -1,6 +1,7 @@
 """What a doctor says of what was seen: no machine has to be broken for it."""
 
 import errno
+import json
 import os
 import stat
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flyball.config import load
 from flyball.config.units import Unit
 from flyball.core.time import DAY, HOUR, MINUTE, SECOND
 from flyball.doctor import (
@@ -245,11 +247,43 @@ def test_units(tmp_path: Path) -> None:
 
 def test_extras() -> None:
     """What the settings need and is not installed is bad, with the line that installs it."""
-    found = list(extras.judge({"fleet": "store", "rules": "rules"}, lambda package: package != "dbos"))
-    assert levels(found) == ["bad", "ok"]
+    found = list(extras.judge(extras.ALL, lambda package: package != "dbos"))
+    assert levels(found) == ["bad"]
     assert "flyball-governor[fleet]" in found[0].remedy
-    assert levels(extras.judge({}, lambda _: False)) == ["ok"]
+    assert levels(extras.judge([], lambda _: False)) == ["ok"]
     assert not extras.is_installed("no_such_package.inner")
+
+
+def test_packages_of_extras() -> None:
+    """They are called as they are imported: where all extras are installed, none is missing."""
+    assert levels(extras.judge(extras.ALL, extras.is_installed)) == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("given", "needs"),
+    [
+        ({}, []),
+        ({"rules": {"r": {"triggers": [{"every": "1h"}], "actions": [{"run": ["x"]}]}}}, []),
+        ({"rules": {"r": {"triggers": [{"cron": "0 7 * * *"}], "actions": [{"run": ["x"]}]}}}, ["cronsim"]),
+        (
+            {"rules": {"r": {"triggers": [{"file": "x"}], "when": "true", "actions": [{"run": ["x"]}]}}},
+            ["cel", "watchfiles"],
+        ),
+        (
+            {"rules": {"r": {"triggers": [{"every": "1h"}], "actions": [{"browser": [{"goto": "https://x"}]}]}}},
+            ["playwright"],
+        ),
+        ({"store": "postgresql://x/y"}, ["psycopg", "dbos"]),
+        ({"traces": {"exporter": "console"}}, ["opentelemetry.sdk"]),
+        ({"alerts": {"channels": {"a": {"type": "apprise", "urls": ["json://x"]}}}}, ["apprise"]),
+        ({"telegram": {"token": "1:" + "a" * 35, "users": [{"id": 1, "name": "ann", "role": "look"}]}}, ["telegram"]),
+    ],
+)
+def test_what_settings_need(given: dict[str, object], needs: list[str], tmp_path: Path) -> None:
+    """No more than what is used of an extra."""
+    file = tmp_path / "flyball.yaml"
+    file.write_text(json.dumps(given))
+    assert [need.package for need in extras.wanted(load(file, env={}))] == needs
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,35 @@
 """Packages that the settings need, and whether they are installed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from flyball.config.alerts import AppriseChannel
-from flyball.config.rules import Browse
+from flyball.config.rules import Browse, Cron, FileChange
 from flyball.doctor.finding import Finding, bad, ok
 from flyball.doctor.scene import Scene
 
 if TYPE_CHECKING:
     from flyball.config import Settings
 
-PACKAGES: Final = {
-    "apprise": ("apprise",),
-    "browser": ("playwright",),
-    "fleet": ("psycopg", "dbos"),
-    "opentelemetry": ("opentelemetry.sdk",),
-    "rules": ("common_expression_language", "cronsim", "watchfiles"),
-    "telegram": ("telegram",),
-}
-"""Of each extra: what is imported of it."""
+
+class Need(NamedTuple):
+    """A package that is needed: as it is imported, the extra that brings it, and what of the settings needs it."""
+
+    package: str
+    extra: str
+    by: str
+
+
+DATABASE: Final = (Need("psycopg", "fleet", "store"), Need("dbos", "fleet", "store"))
+CONDITION: Final = Need("cel", "rules", "rules with `when`")
+TIMES: Final = Need("cronsim", "rules", "rules with `cron`")
+FILES: Final = Need("watchfiles", "rules", "rules with `file`")
+BROWSER: Final = Need("playwright", "browser", "rules with `browser`")
+APPRISE: Final = Need("apprise", "apprise", "alerts.channels of the type apprise")
+BOT: Final = Need("telegram", "telegram", "telegram")
+TRACES: Final = Need("opentelemetry.sdk", "opentelemetry", "traces.exporter")
+ALL: Final = (*DATABASE, CONDITION, TIMES, FILES, BROWSER, APPRISE, BOT, TRACES)
 
 
 def check(scene: Scene) -> Iterator[Finding]:
@@ -28,32 +37,31 @@ def check(scene: Scene) -> Iterator[Finding]:
     yield from judge(wanted(scene.fallback), is_installed)
 
 
-def wanted(settings: "Settings") -> dict[str, str]:
-    """The extras that these settings need, each with what needs it."""
-    alerts = settings.alerts.alerts
-    deeds = [action.deed for rule in settings.rules for action in rule.actions]
+def wanted(settings: "Settings") -> list[Need]:
+    """What these settings need."""
+    rules, channels = settings.rules, settings.alerts.alerts.channels
+    triggers = [trigger for rule in rules for trigger in rule.triggers]
     needs = {
-        "fleet": "store" if settings.store else "",
-        "rules": "rules" if settings.rules else "",
-        "browser": "rules with `browser`" if any(isinstance(deed, Browse) for deed in deeds) else "",
-        "apprise": "alerts.channels" if any(isinstance(one, AppriseChannel) for one in alerts.channels) else "",
-        "telegram": "telegram" if settings.telegram.plan() is not None else "",
-        "opentelemetry": "traces.exporter" if settings.traces.exporter else "",
+        CONDITION: any(rule.when for rule in rules),
+        TIMES: any(isinstance(trigger, Cron) for trigger in triggers),
+        FILES: any(isinstance(trigger, FileChange) for trigger in triggers),
+        BROWSER: any(isinstance(action.deed, Browse) for rule in rules for action in rule.actions),
+        APPRISE: any(isinstance(channel, AppriseChannel) for channel in channels),
+        BOT: settings.telegram.plan() is not None,
+        TRACES: bool(settings.traces.exporter),
     }
-    return {extra: why for extra, why in needs.items() if why}
+    return [*(DATABASE if settings.store else ()), *(need for need, wanted in needs.items() if wanted)]
 
 
-def judge(needs: dict[str, str], installed: Callable[[str], bool]) -> Iterator[Finding]:
+def judge(needs: Sequence[Need], installed: Callable[[str], bool]) -> Iterator[Finding]:
     """Whether they are there."""
-    for extra, why in needs.items():
-        missing = [package for package in PACKAGES[extra] if not installed(package)]
-        if missing:
-            text = f"`{why}` needs the extra {extra}, of which {', '.join(missing)} is not installed"
-            yield bad(text, f"Install it: `pip install 'flyball-governor[{extra}]'`.")
-        else:
-            yield ok(f"`{why}` needs the extra {extra}, which is installed")
-    if not needs:
-        yield ok("the settings need no extra")
+    missing = [need for need in needs if not installed(need.package)]
+    for need in missing:
+        text = f"{need.by} needs the package {need.package}, which is not installed"
+        yield bad(text, f"Install it: `pip install 'flyball-governor[{need.extra}]'`.")
+    if not missing:
+        there = ", ".join(dict.fromkeys(need.extra for need in needs))
+        yield ok(f"what the settings need is installed: {there}" if there else "the settings need no extra")
 
 
 def is_installed(package: str) -> bool:

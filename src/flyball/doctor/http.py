@@ -5,7 +5,7 @@ import errno
 import ipaddress
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -42,17 +42,17 @@ class Address:
 
 def check(scene: Scene) -> Iterator[Finding]:
     """The page, and webhooks where a rule has one."""
-    settings = scene.fallback
-    serving = address_of(scene.folder) if scene.ping is not None else ""
+    settings, ping = scene.fallback, scene.ping
+    daemon = int(ping["pid"]) if isinstance(ping, Mapping) else 0
+    serving = address_of(scene.folder) if daemon else ""
     if settings.http.listen == OFF:
         yield ok("http.listen is off: there is no page")
     else:
         listen = settings.http.listen or DEFAULT
         given = settings.http.listen is not None
-        yield from judge(tried("http.listen", listen, "the page", given=given, serving=serving))
+        yield from judge(tried("http.listen", listen, "the page", given=given, serving=serving, daemon=daemon))
     if any(isinstance(trigger, Webhook) for rule in settings.rules for trigger in rule.triggers):
-        own = settings.rule.listen if scene.ping is not None else ""
-        yield from judge(tried("rule.listen", settings.rule.listen, "webhooks", serving=own))
+        yield from judge(tried("rule.listen", settings.rule.listen, "webhooks", daemon=daemon))
 
 
 def judge(address: Address) -> Iterator[Finding]:
@@ -76,8 +76,8 @@ def judge(address: Address) -> Iterator[Finding]:
         yield warning(f"{what} can be reached from other machines, and is not encrypted", BEYOND)
 
 
-def tried(setting: str, listen: str, what: str, *, given: bool = True, serving: str = "") -> Address:
-    """Try the address for a moment. `serving` is where our own daemon is."""
+def tried(setting: str, listen: str, what: str, *, given: bool = True, serving: str = "", daemon: int = 0) -> Address:
+    """Try the address for a moment. `serving` is where our own daemon says that it is, `daemon` is its process."""
     host, port = parts(listen)
     address = Address(setting=setting, listen=listen, what=what, given=given)
     if serving and same(listen, serving):
@@ -92,7 +92,8 @@ def tried(setting: str, listen: str, what: str, *, given: bool = True, serving: 
     except OSError as error:
         said = error.strerror or str(error)
         by = listener(int(port)) if error.errno == errno.EADDRINUSE else ""
-        return replace(address, error=error.errno or -1, said=said, by=by)
+        ours = bool(daemon) and by.endswith(f" {daemon}")
+        return replace(address, error=error.errno or -1, said=said, by=by, ours=ours)
     return address
 
 
