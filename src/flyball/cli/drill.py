@@ -132,7 +132,7 @@ class _Progress:
             click.echo(f"\r\x1b[K{faint(line)}", nl=False)
 
 
-def _list(exercises: Sequence[Exercise], *, as_json: bool) -> None:
+def _list(exercises: Sequence[type[Exercise]], *, as_json: bool) -> None:
     if as_json:
         print_json([{"name": one.name, "policy": _policy(one), "how": one.how} for one in exercises])
         return
@@ -141,7 +141,7 @@ def _list(exercises: Sequence[Exercise], *, as_json: bool) -> None:
         click.echo(f"{one.name:<{name}}  {one.how}")
 
 
-def _policy(exercise: Exercise) -> str | None:
+def _policy(exercise: Exercise | type[Exercise]) -> str | None:
     return exercise.policy.__name__ if exercise.policy is not None else None
 
 
@@ -157,7 +157,7 @@ def _data(row: Row) -> dict[str, Any]:
 
 
 def _print(rows: Sequence[Row]) -> None:
-    """The table: how it was provoked is folded where the terminal is narrow; what was seen is told if it did not fire."""
+    """The table. Long sentences are folded to the terminal; of what did not fire it is told what was seen."""
     name = max(len(COLUMNS[0]), *(len(row.exercise.name) for row in rows))
     wide = width()
     how = max(len(COLUMNS[1]), *(len(row.exercise.how) for row in rows))

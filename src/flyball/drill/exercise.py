@@ -55,9 +55,15 @@ class Exercise:
         """What it adds to the settings of its fleet. NotReachable if it does not come to that."""
         return {}
 
+    def prepare(self, fleet: "Fleet") -> None:
+        """What has to be there before the daemon is."""
+
     def watch(self, fleet: "Fleet") -> Seen:
         """Provoke it, unless its units do so by themselves, and see it fire. NotFired if it does not."""
         raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of what it has opened."""
 
 
 def within(number: int, most: int, key: str, what: str) -> int:

@@ -24,8 +24,16 @@ LOOK_EVERY: Final = 0.03
 """Seconds between two looks at the journal, however many exercises look."""
 ENTRIES_MAX: Final = 1_000
 """Entries that are read at once."""
+BEGINS: Final = ("start", "resume")
+"""Requests with which a run begins."""
+ENDS: Final = ("finish", "stop", "hold")
+"""Answers that end a run."""
 STUCK: Final = 10 * WAIT
 """Seconds of a wait that is none of a drill's own: it would outlast the drill."""
+
+
+WITNESS: Final = "witness"
+"""A unit of every fleet that does nothing: whether it runs tells whether anything may."""
 
 
 class Cancelled(Exception):
@@ -51,6 +59,11 @@ class Entry:
         """A request that was let through."""
         return self.verb == "proceed"
 
+    @property
+    def begins(self) -> bool:
+        """A run that was let begin, or go on."""
+        return self.granted and self.event in BEGINS
+
 
 class Fleet:
     """One daemon, and what is known of it."""
@@ -67,6 +80,7 @@ class Fleet:
         self._last = 0
         self._read_at = 0.0
         self._reading = threading.Lock()
+        self.add({"units": {WITNESS: {"command": ["sleep", "600"]}}})
 
     def add(self, settings: Mapping[str, Any]) -> None:
         """Have more in the settings file; the next `up` or reload takes it."""
@@ -114,7 +128,14 @@ class Fleet:
 
     def starts(self, unit: str) -> list[Entry]:
         """The runs of a unit that were granted."""
-        return [entry for entry in self.entries(unit, "start") if entry.granted]
+        return [entry for entry in self.entries(unit) if entry.begins]
+
+    def again(self, unit: str) -> None:
+        """Start a unit whose run is over, as a person does, where nothing else starts it."""
+        entries = self.entries(unit)
+        if not self.restarts and entries and entries[-1].event == "exited" and entries[-1].verb != "hold":
+            self.ask("start", units=[unit])
+            self.wait(lambda: self.entries(unit)[-1] is not entries[-1], f"another start of {unit}")
 
     def wait(self, look: Callable[[], T | None], what: str) -> T:
         """Look until there is something. NotFired if there is nothing in time."""
@@ -128,9 +149,10 @@ class Fleet:
                 raise NotFired(f"not seen within {self._cap:g} s: {what}")
             self._cancelled.wait(LOOK_EVERY)
 
-    def reason(self, unit: str, code: str, missed: Callable[[Sequence[Entry]], str]) -> Entry:
+    def reason(self, unit: str, code: str, missed: Callable[[Sequence[Entry]], str], *, again: bool = False) -> Entry:
         """The first line about the unit with that reason. NotFired with what `missed` says of the lines up to it, if it
-        says anything; NotReachable if something else keeps the unit from ever getting there."""
+        says anything; NotReachable if something else keeps the unit from ever getting there. With `again` it is started
+        by a person where it is not by itself."""
 
         def look() -> Entry | None:
             entries = self.entries(unit)
@@ -141,13 +163,15 @@ class Fleet:
                 return entries[place]
             if said := _kept_from_it(entries):
                 raise NotReachable(said)
+            if again:
+                self.again(unit)
             return None
 
         return self.wait(look, f"{code} of {unit}")
 
     def since_start(self, entry: Entry) -> float:
         """Seconds from the first start of its unit to that line."""
-        return entry.at - next(first.at for first in self.entries(entry.unit) if first.event == "start")
+        return entry.at - next(first.at for first in self.entries(entry.unit) if first.event in BEGINS)
 
     def gone(self, unit: str) -> None:
         """Wait until no run of the unit lives."""
@@ -171,6 +195,12 @@ def actor(*words: str) -> list[str]:
     return [sys.executable, "-m", "flyball.drill.actor", *words]
 
 
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th."""
+    ends = {1: "st", 2: "nd", 3: "rd"} if number // 10 % 10 != 1 else {}
+    return f"{number}{ends.get(number % 10, 'th')}"
+
+
 def _entry(found: Mapping[str, Any]) -> Entry:
     codes = {reason["code"]: reason["text"] for reason in found["reasons"]}
     return Entry(
@@ -180,7 +210,10 @@ def _entry(found: Mapping[str, Any]) -> Entry:
 
 def _kept_from_it(entries: Sequence[Entry]) -> str:
     """What else holds a unit, or has it wait for longer than a drill lasts."""
-    asked = [entry for entry in entries if entry.event in ("start", "resume", "exited")]
+    refused = [entry for entry in entries if entry.event in ("step", "stepped") and entry.verb in ENDS]
+    if refused:
+        return "; ".join(refused[0].codes.values())
+    asked = [entry for entry in entries if entry.event in (*BEGINS, "exited")]
     if not asked or asked[-1].verb not in ("wait", "hold"):
         return ""
     last = asked[-1]

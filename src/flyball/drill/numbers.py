@@ -32,8 +32,8 @@ WAIT: Final = 0.05
 """Seconds of every wait that flyball imposes: long enough to be told from none."""
 LONG: Final = 60.0
 """Seconds of a window that an exercise has to stay within, also on a machine that is busy."""
-NOTHING: Final = 0.001
-"""Seconds of a window that nothing is to fall into: no two runs of a process are that close."""
+NOTHING: Final = 0.000_001
+"""Seconds of a window that nothing is to fall into: a microsecond, and no two runs end that close."""
 PERIOD: Final = 0.25
 """Seconds of a period whose spending is learned from."""
 
@@ -66,6 +66,7 @@ FLEETS: Final[Mapping[str, Mapping[str, Mapping[str, float]]]] = {
     "storm": {"safety": {"global_failure_window_seconds": LONG}},
     "clock": {},
     "kill": {},
+    "left": {},
 }
 """Each fleet has a daemon of its own, and what it has other times for. Some safeguards speak for the whole fleet, and
 some speak up sooner than the one that is looked at would."""

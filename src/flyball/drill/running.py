@@ -1,4 +1,4 @@
-"""Runs exercises: those of one fleet side by side, a few fleets at a time; and leaves nothing behind, however it ends."""
+"""Runs exercises: those of one fleet side by side, a few fleets at a time. Leaves nothing behind, however it ends."""
 
 import importlib.util
 import os
@@ -6,14 +6,14 @@ import queue
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from types import FrameType
 from typing import Final
 
 from flyball.config import Settings
-from flyball.drill.exercise import Exercise, NotFired, NotReachable, Seen
+from flyball.drill.exercise import Exercise, NotFired, NotReachable
 from flyball.drill.fleet import Cancelled, Fleet, told
 
 CAP: Final = 45.0
@@ -21,6 +21,7 @@ CAP: Final = 45.0
 FLEETS_MORE: Final = 1
 """Fleets at a time beyond the number of processors: they wait more than they work."""
 LOOK_EVERY: Final = 0.1
+NOT_REACHABLE: Final = "not reachable with your settings"
 
 
 class Outcome(StrEnum):
@@ -41,110 +42,116 @@ class Row:
     text: str
 
 
-def run(
-    exercises: Sequence[Exercise], numbers: Settings, told_of: Callable[[Row], None], cap: float = CAP
-) -> list[Row]:
+def run(chosen: Sequence[type[Exercise]], numbers: Settings, told_of: Callable[[Row], None]) -> list[Row]:
     """Run them, telling of each row as soon as it is known; all rows, in the order of the exercises."""
+    exercises = [one() for one in chosen]
     rows: dict[str, Row] = {}
-    queued: queue.SimpleQueue[Row] = queue.SimpleQueue()
-    cancelled = threading.Event()
-    places = threading.BoundedSemaphore((os.cpu_count() or 1) + FLEETS_MORE)
-    fleets = list(dict.fromkeys(exercise.fleet for exercise in exercises))
-    threads = []
-    for name in fleets:
-        own = [exercise for exercise in exercises if exercise.fleet == name]
-        drill = _FleetDrill(name, own, numbers, cap, queued, cancelled)
-        threads.append(threading.Thread(target=drill.run, args=(places,), name=f"drill-{name}"))
+    drills = [
+        _FleetDrill(name, [exercise for exercise in exercises if exercise.fleet == name], numbers)
+        for name in dict.fromkeys(exercise.fleet for exercise in exercises)
+    ]
+    hall = _Hall()
+    threads = [threading.Thread(target=drill.run, args=(hall,), name=f"drill-{drill.name}") for drill in drills]
     with _ended_by_signals():
         try:
             for thread in threads:
                 thread.start()
             while len(rows) < len(exercises):
-                try:
-                    row = queued.get(timeout=LOOK_EVERY)
-                except queue.Empty:
-                    continue
-                rows[row.exercise.name] = row
-                told_of(row)
+                with suppress(queue.Empty):
+                    row = hall.rows.get(timeout=LOOK_EVERY)
+                    if rows.setdefault(row.exercise.name, row) is row:
+                        told_of(row)
         finally:
             with _deaf():
-                cancelled.set()
+                hall.cancelled.set()
                 for thread in threads:
                     if thread.ident is not None:
                         thread.join()
     return [rows[exercise.name] for exercise in exercises]
 
 
+class _Hall:
+    """What all fleets of a drill have in common."""
+
+    def __init__(self) -> None:
+        self.rows: queue.SimpleQueue[Row] = queue.SimpleQueue()
+        self.cancelled = threading.Event()
+        self.places = threading.BoundedSemaphore((os.cpu_count() or 1) + FLEETS_MORE)
+
+
 class _FleetDrill:
-    """The exercises of one fleet."""
+    """The exercises of one fleet. Each of them has its row, whatever happens."""
 
-    def __init__(
-        self,
-        name: str,
-        exercises: Sequence[Exercise],
-        numbers: Settings,
-        cap: float,
-        rows: "queue.SimpleQueue[Row]",
-        cancelled: threading.Event,
-    ) -> None:
-        self._name, self._exercises, self._numbers, self._cap = name, exercises, numbers, cap
-        self._rows, self._cancelled = rows, cancelled
+    def __init__(self, name: str, exercises: Sequence[Exercise], numbers: Settings) -> None:
+        self.name, self._exercises, self._numbers = name, exercises, numbers
 
-    def run(self, places: threading.BoundedSemaphore) -> None:
-        with places:
-            if self._cancelled.is_set():
+    def run(self, hall: _Hall) -> None:
+        with hall.places:
+            if hall.cancelled.is_set():
                 return
-            fleet = Fleet(self._name, self._numbers, cap=self._cap, cancelled=self._cancelled)
             try:
-                self._run(fleet)
+                with _opened(self.name, self._numbers, hall.cancelled) as fleet:
+                    self._run(hall, fleet)
+            except Cancelled:
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is what these rows have to tell
+                for exercise in self._exercises:  # those that have theirs already keep it
+                    hall.rows.put(Row(exercise, Outcome.NOT_FIRED, None, told(error)))
             finally:
-                fleet.close()
+                for exercise in self._exercises:
+                    exercise.close()
 
-    def _run(self, fleet: Fleet) -> None:
-        ready = [exercise for exercise in self._exercises if self._prepared(exercise, fleet)]
-        try:
-            if ready:
-                fleet.up()
-        except Cancelled:
+    def _run(self, hall: _Hall, fleet: Fleet) -> None:
+        ready = []
+        for exercise in self._exercises:
+            if (row := self._left_out(exercise, fleet)) is not None:
+                hall.rows.put(row)
+            else:
+                ready.append(exercise)
+        if not ready:
             return
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is what these rows have to tell
-            for exercise in ready:
-                self._tell(exercise, Outcome.NOT_FIRED, told(error))
-            return
-        threads = [threading.Thread(target=self._watch, args=(exercise, fleet)) for exercise in ready]
+        for exercise in ready:
+            exercise.prepare(fleet)
+        fleet.up()
+        threads = [threading.Thread(target=_watch, args=(hall, exercise, fleet)) for exercise in ready]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def _prepared(self, exercise: Exercise, fleet: Fleet) -> bool:
-        """Whether it can be done; if not, its row says why."""
+    def _left_out(self, exercise: Exercise, fleet: Fleet) -> Row | None:
+        """Its row, if it cannot be done; otherwise the fleet has its settings."""
         if exercise.needs is not None and importlib.util.find_spec(exercise.needs[0]) is None:
-            self._tell(exercise, Outcome.LEFT_OUT, f"pip install 'flyball-governor[{exercise.needs[1]}]'")
-            return False
+            return Row(exercise, Outcome.LEFT_OUT, None, f"pip install 'flyball-governor[{exercise.needs[1]}]'")
         try:
             fleet.add(exercise.settings(self._numbers))
         except NotReachable as error:
-            self._tell(exercise, Outcome.NOT_FIRED, f"not reachable with your settings: {error}")
-            return False
-        return True
+            return Row(exercise, Outcome.NOT_FIRED, None, f"{NOT_REACHABLE}: {error}")
+        return None
 
-    def _watch(self, exercise: Exercise, fleet: Fleet) -> None:
-        try:
-            seen = exercise.watch(fleet)
-        except Cancelled:
-            return
-        except NotReachable as error:
-            self._tell(exercise, Outcome.NOT_FIRED, f"not reachable with your settings: {error}")
-        except NotFired as error:
-            self._tell(exercise, Outcome.NOT_FIRED, str(error))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the safeguard was not seen
-            self._tell(exercise, Outcome.NOT_FIRED, told(error))
-        else:
-            self._tell(exercise, Outcome.FIRED, seen.text, seen)
 
-    def _tell(self, exercise: Exercise, outcome: Outcome, text: str, seen: Seen | None = None) -> None:
-        self._rows.put(Row(exercise, outcome, None if seen is None else max(0.0, seen.after), text))
+@contextmanager
+def _opened(name: str, numbers: Settings, cancelled: threading.Event) -> Iterator[Fleet]:
+    fleet = Fleet(name, numbers, cap=CAP, cancelled=cancelled)
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+def _watch(hall: _Hall, exercise: Exercise, fleet: Fleet) -> None:
+    try:
+        seen = exercise.watch(fleet)
+        row = Row(exercise, Outcome.FIRED, max(0.0, seen.after), seen.text)
+    except Cancelled:
+        return
+    except NotReachable as error:
+        row = Row(exercise, Outcome.NOT_FIRED, None, f"{NOT_REACHABLE}: {error}")
+    except NotFired as error:
+        row = Row(exercise, Outcome.NOT_FIRED, None, str(error))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the safeguard was not seen
+        row = Row(exercise, Outcome.NOT_FIRED, None, told(error))
+    hall.rows.put(row)
 
 
 @contextmanager
@@ -176,5 +183,5 @@ def _handled(
             signal.signal(number, handled)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _interrupt(_: int, __: FrameType | None) -> None:
     raise KeyboardInterrupt
