@@ -17,8 +17,8 @@ from flyball.runtimes.tell import ask
 
 LASTS: Final = 600.0
 """Seconds that something hangs: longer than any drill."""
-USUAL: Final = 1_000
-"""What is spent in a period, in millionths."""
+USUAL: Final = 1
+"""What is spent in a period, in millionths: so little that no budget minds."""
 YES: Final = "yes"
 
 

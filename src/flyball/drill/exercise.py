@@ -69,5 +69,5 @@ class Exercise:
 def within(number: int, most: int, key: str, what: str) -> int:
     """The number, if a drill can get there."""
     if number > most:
-        raise NotReachable(f"{key} is {number:,}; a drill makes at most {most:,} {what}")
+        raise NotReachable(f"{key} asks for {number:,} {what}; a drill makes at most {most:,}")
     return number

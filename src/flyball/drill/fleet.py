@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -51,6 +52,8 @@ class Entry:
     until: float | None
     codes: Mapping[str, str]
     """Of its reasons, each with its text."""
+    why: str
+    """The texts of those that decided."""
     text: str
     data: Mapping[str, Any]
 
@@ -103,10 +106,11 @@ class Fleet:
         self._check()
         return self.scratch.ask(verb, **arguments)
 
-    def program(self, *words: str) -> subprocess.Popen[bytes]:
-        """Start a program of the drill's: one that opens flyball itself."""
+    @contextmanager
+    def program(self, *words: str) -> "Iterator[subprocess.Popen[bytes]]":
+        """A program of the drill's, one that opens flyball itself, for as long as the block lasts; then kill -9."""
         self._check()
-        return subprocess.Popen(  # noqa: S603 - it is ourselves
+        program = subprocess.Popen(  # noqa: S603 - it is ourselves
             actor(*words),
             cwd=self.scratch.folder,
             env=self.scratch.env,
@@ -114,6 +118,15 @@ class Fleet:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+        try:
+            yield program
+        finally:
+            program.kill()
+            program.wait()
+
+    def ended(self, program: "subprocess.Popen[bytes]", what: str) -> int:
+        """Wait for the end of a program; its exit code."""
+        return self.wait(lambda: None if program.poll() is None else (program.returncode,), what)[0]
 
     # Looking.
 
@@ -195,16 +208,20 @@ def actor(*words: str) -> list[str]:
     return [sys.executable, "-m", "flyball.drill.actor", *words]
 
 
-def ordinal(number: int) -> str:
-    """1st, 2nd, 3rd, 4th."""
-    ends = {1: "st", 2: "nd", 3: "rd"} if number // 10 % 10 != 1 else {}
-    return f"{number}{ends.get(number % 10, 'th')}"
-
-
 def _entry(found: Mapping[str, Any]) -> Entry:
     codes = {reason["code"]: reason["text"] for reason in found["reasons"]}
+    strictest = max((reason.get("verb", 0) for reason in found["reasons"]), default=0)
+    why = "; ".join(reason["text"] for reason in found["reasons"] if reason.get("verb", 0) == strictest)
     return Entry(
-        found["at"], found["unit"], found["event"], found["verb"], found["until"], codes, found["text"], found["data"]
+        at=found["at"],
+        unit=found["unit"],
+        event=found["event"],
+        verb=found["verb"],
+        until=found["until"],
+        codes=codes,
+        why=why,
+        text=found["text"],
+        data=found["data"],
     )
 
 
@@ -212,17 +229,18 @@ def _kept_from_it(entries: Sequence[Entry]) -> str:
     """What else holds a unit, or has it wait for longer than a drill lasts."""
     refused = [entry for entry in entries if entry.event in ("step", "stepped") and entry.verb in ENDS]
     if refused:
-        return "; ".join(refused[0].codes.values())
+        return refused[0].why
     asked = [entry for entry in entries if entry.event in (*BEGINS, "exited")]
     if not asked or asked[-1].verb not in ("wait", "hold"):
         return ""
     last = asked[-1]
     if last.verb == "wait" and last.until is not None and last.until < last.at + STUCK:
         return ""
-    return "; ".join(last.codes.values())
+    return last.why
 
 
-def told(error: BaseException) -> str:
+def told(error: Exception) -> str:
     """What went wrong, in one line."""
-    remedy = f" {error.remedy}" if isinstance(error, FlyballError) and error.remedy else ""
-    return f"{str(error) or type(error).__name__}{remedy}".replace("\n", " ")
+    if isinstance(error, FlyballError):
+        return f"{error} {error.remedy}".strip().replace("\n", " ")
+    return f"{type(error).__name__}: {error}".replace("\n", " ")

@@ -60,6 +60,8 @@ TIMES: Final[Mapping[str, Mapping[str, float]]] = {
 
 FLEETS: Final[Mapping[str, Mapping[str, Mapping[str, float]]]] = {
     "main": {},
+    "crashes": {},
+    "restart": {},
     "money": {},
     "flapping": {"crash_policy": {"flap_window_seconds": LONG}},
     "breaker": {"circuit_breaker": {"window_seconds": LONG, "recovery_timeout_seconds": LONG}},

@@ -5,12 +5,16 @@ from typing import Any, Final
 
 from flyball.config import Settings
 from flyball.drill.exercise import RELOADS_MAX, STARTS_MAX, Exercise, NotFired, Seen, within
-from flyball.drill.fleet import WITNESS, Entry, Fleet, ordinal
+from flyball.drill.fleet import WITNESS, Entry, Fleet
 from flyball.drill.numbers import restarts
 from flyball.policies import Breaker, Cooldown, Flapping, Quarantine, Restart, Revision, Storm
 
 SAME: Final = ("sh", "-c", "exit 3")
 """Fails the same way each time."""
+ONCE: Final = ("sh", "-c", "[ ! -e once ] || exec sleep 600; touch once; exit 3")
+"""Fails the first time."""
+QUARANTINED: Final = "crashes"
+"""The unit that is quarantined, and that is told of."""
 
 
 def different(unit: str) -> Sequence[str]:
@@ -18,12 +22,19 @@ def different(unit: str) -> Sequence[str]:
     return ("sh", "-c", f"n=$(($(cat {unit}.n || echo 0) + 1)); echo $n >{unit}.n; exit $((n % 100 + 1))")
 
 
+def crashing(numbers: Settings) -> Mapping[str, Any]:
+    """The settings of the unit that is quarantined."""
+    most = numbers.quarantine.max_failures_before_quarantine
+    within(most, STARTS_MAX, "quarantine.max_failures_before_quarantine", "starts of a unit")
+    return {"units": {QUARANTINED: {"command": SAME}}}
+
+
 def starts_above(most: int, limit: str) -> Callable[[Sequence[Entry]], str]:
     """Says that a unit was started more than so often."""
 
     def missed(entries: Sequence[Entry]) -> str:
         starts = sum(entry.begins for entry in entries)
-        return f"it was started a {ordinal(starts)} time; {limit}" if starts > most else ""
+        return f"start {starts} was granted; {limit}" if starts > most else ""
 
     return missed
 
@@ -43,15 +54,14 @@ class Quarantined(Exercise):
     name = "quarantine"
     policy = Quarantine
     how = "a unit that fails the same way each time it is started"
+    fleet = "crashes"
 
     def settings(self, numbers: Settings) -> Mapping[str, Any]:
-        most = numbers.quarantine.max_failures_before_quarantine
-        within(most, STARTS_MAX, "quarantine.max_failures_before_quarantine", "starts of a unit")
-        return {"units": {self.name: {"command": SAME}}}
+        return crashing(numbers)
 
     def watch(self, fleet: Fleet) -> Seen:
         most = fleet.numbers.quarantine.max_failures_before_quarantine
-        return held_after(fleet, self.name, "quarantined", most, f"{most} failures are the limit")
+        return held_after(fleet, QUARANTINED, "quarantined", most, f"{most} failures are the limit")
 
 
 class Cooled(Exercise):
@@ -62,7 +72,7 @@ class Cooled(Exercise):
     how = "a unit that fails, and is not to be started again at once"
 
     def settings(self, numbers: Settings) -> Mapping[str, Any]:
-        return {"units": {self.name: {"command": SAME}}}
+        return {"units": {self.name: {"command": ONCE}}}
 
     def watch(self, fleet: Fleet) -> Seen:
         def missed(entries: Sequence[Entry]) -> str:
@@ -105,6 +115,7 @@ class Restarted(Exercise):
     name = "restart"
     policy = Restart
     how = "a unit that fails in another way each time, until its restarts are used up"
+    fleet = "restart"
 
     def settings(self, numbers: Settings) -> Mapping[str, Any]:
         if restarts(numbers):
@@ -116,13 +127,13 @@ class Restarted(Exercise):
             ended = fleet.reason(self.name, "ended_error", starts_above(1, "nothing is to be restarted by itself"))
             return Seen(fleet.since_start(ended), ended.codes["ended_error"])
         most, policy = self._most(fleet.numbers), fleet.numbers.restart_policy
-        in_a_row = policy.max_restarts_in_a_row < policy.max_restarts_per_hour
+        in_a_row = policy.max_restarts_in_a_row < min(policy.max_restarts_per_hour, policy.max_total_restarts_per_hour)
         code = "restarts_in_a_row" if in_a_row else "too_many_restarts"
         return held_after(fleet, self.name, code, most, f"{most - 1} restarts are the limit")
 
     def _most(self, numbers: Settings) -> int:
         policy = numbers.restart_policy
-        return 1 + min(policy.max_restarts_per_hour, policy.max_restarts_in_a_row)
+        return 1 + min(policy.max_restarts_per_hour, policy.max_restarts_in_a_row, policy.max_total_restarts_per_hour)
 
 
 class Revised(Exercise):
@@ -144,12 +155,10 @@ class Revised(Exercise):
             fleet.add(self._definition(number))
             fleet.ask("reload")
 
-        def missed(entries: Sequence[Entry]) -> str:
-            changes = sum(entry.event == "revise" and entry.granted for entry in entries) - 1
-            return f"change {changes} cleared its failures; {most} are the limit" if changes > most else ""
-
-        refused = fleet.reason(self.name, "revised_too_often", missed)
-        return Seen(refused.at - first.at, refused.codes["revised_too_often"])
+        last = fleet.wait(lambda: fleet.entries(self.name, "revise")[most + 1 :], "its last change")[0]
+        if "revised_too_often" not in last.codes:
+            raise NotFired(f"change {most + 1} cleared its failures; {most} are the limit")
+        return Seen(last.at - first.at, last.codes["revised_too_often"])
 
     def _definition(self, number: int) -> Mapping[str, Any]:
         return {"units": {self.name: {"command": SAME, "restart": "never", "env": {"CHANGE": number}}}}

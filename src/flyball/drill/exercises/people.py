@@ -1,17 +1,16 @@
 """Exercises with people, and with programs that use flyball themselves."""
 
-import contextlib
 import http.server
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from flyball.config import Settings
 from flyball.drill.actor import YES
-from flyball.drill.exercise import STARTS_MAX, Exercise, NotFired, Seen, within
-from flyball.drill.exercises.crashes import SAME, starts_above
+from flyball.drill.exercise import Exercise, NotFired, Seen
+from flyball.drill.exercises.crashes import QUARANTINED, crashing, starts_above
 from flyball.drill.fleet import Fleet
 from flyball.drill.numbers import WAIT
 from flyball.policies import Exclusive, Manual, Question, Reservations
@@ -57,11 +56,9 @@ class Asked(Exercise):
             questions = fleet.ask("questions", units=[])["questions"]
             mine = [question for question in questions if question["unit"] == self.name]
             if not mine:
-                program.kill()
                 raise NotFired("it asked a person, and no person can see it")
             fleet.ask("answer", unit=self.name, answer=YES)
-            fleet.wait(lambda: program.poll() is not None, "that it goes on")
-            if program.returncode:
+            if fleet.ended(program, "that it goes on"):
                 raise NotFired("it did not get the answer")
         answered = fleet.wait(lambda: fleet.entries(self.name, "answered"), "its answer")[0]
         return Seen(answered.at - asked.at, f"{mine[0]['text']} {YES}")
@@ -75,9 +72,9 @@ class Taken(Exercise):
     how = "two programs that run the same agent at once"
 
     def watch(self, fleet: Fleet) -> Seen:
-        with _killed(fleet, "holds", self.name):
+        with fleet.program("holds", self.name):
             fleet.wait(lambda: fleet.starts(self.name), "its start")
-            with _killed(fleet, "holds", self.name):
+            with fleet.program("holds", self.name):
                 second = fleet.reason(self.name, "already_running", starts_above(1, "one lived already"))
         return Seen(fleet.since_start(second), second.codes["already_running"])
 
@@ -90,7 +87,7 @@ class Reserved(Exercise):
     how = "kill -9 of a program that had reserved money"
 
     def watch(self, fleet: Fleet) -> Seen:
-        with _killed(fleet, "reserves", self.name):
+        with fleet.program("reserves", self.name):
             fleet.wait(lambda: fleet.entries(self.name, "step"), "its reservation")
         began = time.monotonic()
         said = fleet.ask("settle", unit=self.name, dry_run=True)
@@ -105,26 +102,25 @@ class Alerted(Exercise):
 
     name = "alert"
     how = "a unit that is quarantined; a receiver on this machine waits for the message"
+    fleet = "crashes"
 
     def __init__(self) -> None:
         self._got: list[tuple[float, Mapping[str, Any]]] = []
         self._server: http.server.ThreadingHTTPServer | None = None
 
     def settings(self, numbers: Settings) -> Mapping[str, Any]:
-        most = numbers.quarantine.max_failures_before_quarantine
-        within(most, STARTS_MAX, "quarantine.max_failures_before_quarantine", "starts of a unit")
         return {
-            "units": {self.name: {"command": SAME}},
+            **crashing(numbers),
             "alerts": {
                 "channels": {"drill": {"type": "webhook", "url": f"http://127.0.0.1:{self._listen()}/"}},
-                "rules": [{"units": [self.name], "channels": ["drill"]}],
+                "rules": [{"units": [QUARANTINED], "channels": ["drill"]}],
                 "group_wait_seconds": WAIT,
             },
         }
 
     def watch(self, fleet: Fleet) -> Seen:
         most = fleet.numbers.quarantine.max_failures_before_quarantine
-        held = fleet.reason(self.name, "quarantined", starts_above(most, "it should be quarantined"), again=True)
+        held = fleet.reason(QUARANTINED, "quarantined", starts_above(most, "it should be quarantined"), again=True)
         at, message = fleet.wait(lambda: self._got[:1], "the message")[0]
         return Seen(at - held.at, str(message["data"]["title"]))
 
@@ -151,14 +147,3 @@ class Alerted(Exercise):
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return int(self._server.server_address[1])
-
-
-@contextlib.contextmanager
-def _killed(fleet: Fleet, *words: str) -> Iterator[None]:
-    """A program for as long as the block lasts; then kill -9."""
-    program = fleet.program(*words)
-    try:
-        yield
-    finally:
-        program.kill()
-        program.wait()

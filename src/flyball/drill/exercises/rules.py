@@ -72,7 +72,6 @@ class Endless(Exercise):
     def watch(self, fleet: Fleet) -> Seen:
         began = time.monotonic()
         with fleet.program("endless_graph") as program:
-            fleet.wait(lambda: program.poll() is not None, "what is said of the graph")
-        if program.returncode:
-            raise NotFired("the graph was let through")
+            if fleet.ended(program, "what is said of the graph"):
+                raise NotFired("the graph was let through")
         return Seen(time.monotonic() - began, "no end can be reached")

@@ -24,7 +24,7 @@ class Jumped(Exercise):
     def prepare(self, fleet: Fleet) -> None:
         ahead = fleet.numbers.safety.clock_back_seconds + HOUR
         with fleet.program("from_the_future", "earlier", str(ahead)) as program:
-            fleet.wait(lambda: program.poll() is not None, "a line of the journal")
+            fleet.ended(program, "a line of the journal")
 
     def watch(self, fleet: Fleet) -> Seen:
         began = fleet.wait(lambda: fleet.entries(event="booted"), "the daemon")[0]

@@ -8,7 +8,7 @@ from flyball.config.money import micro
 from flyball.drill.actor import USUAL
 from flyball.drill.exercise import STARTS_MAX, STEPS_MAX, Exercise, NotFired, Seen, within
 from flyball.drill.exercises.crashes import held_after
-from flyball.drill.fleet import Entry, Fleet, actor, ordinal
+from flyball.drill.fleet import Entry, Fleet, actor
 from flyball.drill.numbers import PERIOD, WAIT
 from flyball.policies import Anomaly, Budget, Convergence, Deadline, Limit, Loop, Rounds, Session, Stall
 
@@ -28,7 +28,7 @@ def granted_above(most: int, what: str = "step") -> Callable[[Sequence[Entry]], 
     def missed(entries: Sequence[Entry]) -> str:
         steps = sum(entry.event == "step" and entry.granted for entry in entries)
         if steps > most:
-            return f"the {ordinal(steps)} {what} was granted; {most} are the limit"
+            return f"{what} {steps} was granted; the limit is {most}"
         return "it went on to its own end" if _over(entries) else ""
 
     return missed
@@ -251,7 +251,7 @@ class Wild(Exercise):
 
     def settings(self, numbers: Settings) -> Mapping[str, Any]:
         periods = within(numbers.anomaly.min_periods, PERIODS_MAX, "anomaly.min_periods", "periods")
-        much = 2 * max(micro(numbers.anomaly.min_amount), int(numbers.anomaly.factor * USUAL), 5 * USUAL)
+        much = 2 * max(micro(numbers.anomaly.min_amount), int(numbers.anomaly.factor * USUAL), 10 * USUAL)
         command = actor("spends", str(periods), str(PERIOD), str(much))
         return {"units": {self.name: {"kind": "agent", "command": command, "restart": "never"}}}
 
