@@ -92,6 +92,7 @@ COMMANDS: Final = {
     "schema": ("flyball.cli.schema:schema", "Print the JSON Schema of the settings, for editors."),
     "simulate": ("flyball.cli.simulate:simulate", "Show what the settings do to a unit that misbehaves."),
     "replay": ("flyball.cli.replay:replay", "Show what other settings would have made of what happened."),
+    "drill": ("flyball.cli.drill:drill", "Provoke every safeguard, and see it fire."),
     "completion": ("flyball.cli.completion:completion", "Print the completion script of a shell."),
 }
 """Each command: where it is found, and what it does."""
