@@ -139,7 +139,7 @@ def test_python_runs(page: str) -> None:
     program = "\n".join([GIVEN.get(page, ""), *map(_text, _programs()[page]), THEN.get(page, "")])
     with World() as world:
         file = world.folder / "program.py"
-        file.write_text(program)
+        file.write_text(world.here(program))
         done = ready("python").run(str(file), cwd=world.folder, env=world.env, timeout=PATIENCE)
         said = f"{page}\n{done.stdout}\n{done.stderr}\n(tests/docs/given.py has what a reader adds)"
         assert done.returncode == 0, said
