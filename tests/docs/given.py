@@ -33,6 +33,12 @@ from types import SimpleNamespace
 def call_the_model(**_):
     return SimpleNamespace(cost="0.02", usage={"input_tokens": 1200, "output_tokens": 100})
 """,
+    "docs/how-to/dbos.md": """
+from types import SimpleNamespace
+
+def call(question):
+    return SimpleNamespace(price="0.01", text="They turn their heads.")
+""",
     "docs/how-to/deliberation.md": """
 from typing import TypedDict
 from langgraph.graph import END, START, StateGraph
@@ -69,6 +75,16 @@ client = Worker = Research = think = fetch = ask = MagicMock()
 }
 
 THEN: Final[Mapping[str, str]] = {
+    "docs/how-to/dbos.md": """
+import time
+
+ends = time.monotonic() + 30
+while any(one.status != "SUCCESS" for one in DBOS.list_workflows()):
+    assert time.monotonic() < ends, DBOS.list_workflows()
+    time.sleep(0.05)
+guarded.close()
+DBOS.destroy()
+""",
     "docs/how-to/webhook-alerts.md": """
 from flyball.signing import sign
 
@@ -82,7 +98,6 @@ assert not is_ours(headers, b"{ }", secret)
 """What the reader does with it."""
 
 NOT_RUN: Final[Mapping[str, str]] = {
-    "docs/how-to/dbos.md": "needs a database of its own; the same in tests/integrations/dbos",
     "docs/how-to/frameworks.md": "needs models to talk to; each framework is in tests/integrations",
     "docs/tutorial.md": "one program fails, one never ends; both are run where its commands are typed",
 }

@@ -22,6 +22,7 @@ from flyball.config.settings import Settings
 from tests.docs.given import GIVEN, NOT_RUN, THEN
 from tests.docs.pages import Block, blocks, pages
 from tests.docs.prepare import prepare
+from tests.docs.tables import PAGES, Page
 from tests.docs.typist import PATIENCE, ready
 from tests.docs.world import SETTINGS, World
 
@@ -98,7 +99,12 @@ def test_json(block: Block) -> None:
 
 
 def _programs() -> dict[str, list[Block]]:
-    return {page: found for page in pages() if (found := [one for one in blocks(page) if one.language == "python"])}
+    """By page. What the reader saves as a file is run by a command of the page."""
+    return {page: found for page in pages() if (found := [one for one in blocks(page) if _is_program(one)])}
+
+
+def _is_program(block: Block) -> bool:
+    return block.language == "python" and block.text not in PAGES.get(block.page, Page()).files.values()
 
 
 def _text(block: Block) -> str:
@@ -133,7 +139,7 @@ def test_python_runs(page: str) -> None:
     program = "\n".join([GIVEN.get(page, ""), *map(_text, _programs()[page]), THEN.get(page, "")])
     with World() as world:
         file = world.folder / "program.py"
-        file.write_text(program)
+        file.write_text(world.here(program))
         done = ready("python").run(str(file), cwd=world.folder, env=world.env, timeout=PATIENCE)
         said = f"{page}\n{done.stdout}\n{done.stderr}\n(tests/docs/given.py has what a reader adds)"
         assert done.returncode == 0, said

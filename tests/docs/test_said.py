@@ -11,9 +11,11 @@ from typing import Final
 
 import click
 import pytest
+from pydantic import BaseModel
 
 from flyball.cli import COMMANDS, HELP
 from flyball.cli.group import flyball
+from flyball.config.settings import Settings
 from tests.docs.pages import ROOT, Command, blocks, pages
 from tests.docs.prepare import prepare
 from tests.docs.world import World
@@ -170,3 +172,65 @@ def test_what_looks() -> None:
             assert done.code in ((0, 1) if "--check" in text else (0,)), f"{command.page}: {text}: {done}"
         world.down()
         assert not world.left()
+
+
+# Other things that are named in running text.
+
+
+def _spans() -> Iterator[tuple[str, str]]:
+    """What stands between backticks outside of blocks, and where."""
+    for page in pages():
+        text = re.sub(
+            r"^ *```.*?^ *```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+        )
+        for span in re.findall(r"`([^`]+)`", text):
+            yield page, " ".join(span.split())
+
+
+def test_files_are_there() -> None:
+    """Scripts, modules, tests and folders that a page names are where it says; so is what `make` is to make."""
+    missing = []
+    makefile = (ROOT / "Makefile").read_text()
+    for page, span in _spans():
+        named = re.findall(r"(?<![\w/.-])((?:bench|deploy|examples|src|tests|tools)/[\w./-]+)", span)
+        named += [module.replace(".", "/") for module in re.findall(r"python -m ((?:bench|tools)[\w.]*)", span)]
+        missing += [(page, path) for path in named if not (ROOT / path).exists() and not (ROOT / f"{path}.py").exists()]
+        targets = re.match(r"make ([a-z-]+)", span)
+        if targets and not re.search(rf"(?m)^[^\n#=]*\b{targets[1]}\b[^\n=]*:", makefile):
+            missing.append((page, span))
+    assert missing == []
+
+
+def test_variables_are_read() -> None:
+    """A variable of flyball that a page names is one of the settings, or the program or its tests read it."""
+    read = "\n".join(file.read_text() for folder in ("src", "tests") for file in (ROOT / folder).rglob("*.py"))
+    missing = []
+    for page in pages():
+        for name in set(re.findall(r"\bFLYBALL_[A-Z_]+[A-Z]", (ROOT / page).read_text(encoding="utf-8"))):
+            section, _, key = name.removeprefix("FLYBALL_").lower().partition("__")
+            if not (_is_setting(f"{section}.{key}" if key else section) or re.search(rf"\b{name}\b", read)):
+                missing.append((page, name))
+    assert missing == []
+
+
+def test_settings_are_there() -> None:
+    """So is a setting that is named with its section: `http.listen`."""
+    sections = [name for name, field in Settings.model_fields.items() if _is_section(field.annotation)]
+    named = [(page, span.partition(":")[0]) for page, span in _spans()]
+    shape = re.compile(rf"({'|'.join(sections)})\.(?!(py|log|json|yaml)$)[a-z_.]+")
+    keys = [(page, key) for page, key in named if shape.fullmatch(key)]
+    assert len(keys) > 30
+    assert [(page, key) for page, key in keys if not _is_setting(key)] == []
+
+
+def _is_section(annotation: object) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _is_setting(key: str) -> bool:
+    at: object = Settings
+    for part in key.split("."):
+        if not _is_section(at) or part not in at.model_fields:  # type: ignore[attr-defined]
+            return False
+        at = at.model_fields[part].annotation  # type: ignore[attr-defined]
+    return True

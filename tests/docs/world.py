@@ -7,6 +7,7 @@ question. Everything is real but for the user's own programs, and nothing is lef
 import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -34,6 +35,8 @@ MARK: Final = "FLYBALL_DOCS"
 
 ENDS: Final = "#!/bin/sh\necho done\n"
 READS: Final = "#!/bin/sh\nexec cat > /dev/null\n"
+
+PORTS: Final = range(10_000, 30_000)
 
 PROGRAMS: Final = {"my-agent": ENDS, "notify-me": READS, "chown": ENDS, "browser": ENDS}
 """What the user would have. Who guards them sees them end well at once."""
@@ -130,6 +133,7 @@ class World:
             r"127\.0\.0\.1:80\b": f"127.0.0.1:{ports[1]}",
             r"127\.0\.0\.1:8787\b": f"127.0.0.1:{ports[2]}",
             "whsec_…": SECRET,
+            "postgresql://…": "sqlite:///dbos.sqlite",  # where DBOS takes either
             r"/etc/prometheus\b": str(self.folder),
             r"/var/lib/flyball\b": str(self.state),
         }
@@ -233,12 +237,12 @@ class World:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many that nobody listens on, all different."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    """So many that nobody listens on. Below those that the system gives out: nobody gets one of them meanwhile."""
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            break
+    return found
