@@ -210,6 +210,12 @@ def test_every_variable_of_the_source_is_known() -> None:
     assert quoted - known == set()
 
 
+def test_the_docs_list_all_checks() -> None:
+    """Each check has its row, in the order in which they are told."""
+    page = Path(__file__).parents[2] / "docs/how-to/doctor.md"
+    assert re.findall(r"^\| `([a-z]+)` \|", page.read_text(), re.MULTILINE) == list(CHECKS)
+
+
 @pytest.mark.slow
 def test_a_database(env: dict[str, str], tmp_path: Path, postgres_server: PostgresServer) -> None:
     """It is reached, and nothing is made in it; then its tables are seen; a user without rights is told so."""
