@@ -4,9 +4,6 @@ Each error says what was wrong, where, and what to do. The command line prints i
 error has a topic, which never changes: `flyball explain TOPIC` is its page.
 """
 
-import re
-from typing import Any
-
 
 class FlyballError(Exception):
     """Something is wrong that a person can put right. The text says what and where, `remedy` what to do."""
@@ -16,10 +13,10 @@ class FlyballError(Exception):
     """By which its page is found; nothing: its text says all there is. A kind of error has its own name: StoreFull has
     `store_full`."""
 
-    def __init_subclass__(cls, **given: Any) -> None:
-        super().__init_subclass__(**given)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         if "topic" not in cls.__dict__:
-            cls.topic = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+            cls.topic = "".join(f"_{char.lower()}" if char.isupper() else char for char in cls.__name__).lstrip("_")
 
     def __init__(self, text: str, *, remedy: str = "") -> None:
         super().__init__(text)

@@ -59,7 +59,7 @@ def test_another_file(states: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     """The settings may be named."""
     Path("other.yaml").write_text("units: {a: {command: [sh]}}\n")
     assert main(["doctor", "--only", "settings,units", "--config", "other.yaml"]) == 0
-    assert "other.yaml: 1 values given, 1 units" in capsys.readouterr().out
+    assert "other.yaml: 1 value given, 1 unit" in capsys.readouterr().out
 
 
 def test_an_unknown_check(capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,6 +106,26 @@ def test_a_file_that_is_not_as_it_should_be(broken: str, env: dict[str, str], tm
     assert marks(tmp_path) == before
 
 
+def test_a_folder_that_one_may_not_look_into(env: dict[str, str], tmp_path: Path) -> None:
+    """It is somebody else's: that is told, and no check fails of it."""
+    folder = tmp_path / "state"
+    past(folder)
+    found(env, tmp_path / "none")  # all that is imported later is there then
+    try:
+        if os.geteuid() == 0:
+            os.seteuid(65534)
+        else:
+            folder.chmod(0)
+        findings = found(env, Path("/"), "socket", "daemon", "disk", "store", "clock", "secrets")
+    finally:
+        if os.getuid() == 0:
+            os.seteuid(0)
+        folder.chmod(0o700)
+    assert [one.text for one in findings if "itself failed" in one.text] == []
+    assert "bad" in levels([one for one in findings if one.check == "store"])
+    assert "bad" in levels([one for one in findings if one.check in ("socket", "daemon")])
+
+
 def test_a_wrong_clock(env: dict[str, str], tmp_path: Path) -> None:
     """It is compared with the journal's last entry."""
     past(tmp_path / "state")
@@ -208,6 +228,12 @@ def test_every_variable_of_the_source_is_known() -> None:
     quoted = {name for text in texts for name in re.findall(r"\"(FLYBALL_[A-Z_]+[A-Z])\"", text) if "__" not in name}
     known = variables.OURS | variables.FOR_UNITS | variables.INNER
     assert quoted - known == set()
+
+
+def test_the_docs_list_all_checks() -> None:
+    """Each check has its row, in the order in which they are told."""
+    page = Path(__file__).parents[2] / "docs/how-to/doctor.md"
+    assert re.findall(r"^\| `([a-z]+)` \|", page.read_text(), re.MULTILINE) == list(CHECKS)
 
 
 @pytest.mark.slow

@@ -28,6 +28,8 @@ ANYWHERE: Final = "127.0.0.1:0"
 """Any free port of this machine: the demo is in nobody's way, and several may run at once."""
 NAME_WIDTH: Final = 17
 """Of the column with the names of units."""
+LEAST_WIDTH: Final = 40
+"""Of a line's text: on a narrower terminal it breaks as the terminal has it."""
 STAYS_LOOK: Final = 0.5
 """Seconds between looks for something new when the tour is over."""
 BY_SIGNAL: Final = 128
@@ -65,7 +67,8 @@ def demo(once: bool, as_json: bool, port: int | None, http: str | None, no_open:
     from flyball.demo.signals import Signals, Told  # noqa: PLC0415 - only when it is played
     from flyball.demo.stage import set_up  # noqa: PLC0415 - as above
 
-    stays = not once and not as_json and sys.stdin.isatty() and sys.stdout.isatty()
+    on_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+    stays = on_terminal and not once and not as_json
     listen = http or (ANYWHERE if port is None else f"127.0.0.1:{port}")
     show = Show(stays=stays, opens=not no_open, to_stderr=as_json)
     with Signals() as signals, set_up() as stage:
@@ -168,6 +171,8 @@ class Show:
             self._say(f"  {member.name:<{NAME_WIDTH}} {member.does}")
         for member in stage.left_out:
             self._say(faint(f"  {member.name:<{NAME_WIDTH}} left out ({member.does}): {install(member.extra)}"))
+        if not stage.in_browser:
+            self._say(faint(f"  For a rule in a real browser: {install('browser,rules')}, and Chromium."))
         self._say("")
 
     def _point_to_page(self, stage: "Stage") -> None:
@@ -177,14 +182,13 @@ class Show:
         self._say("")
 
     def _line(self, line: "Line") -> None:
-        head = f"{line.at - self._began:5.1f} s  {line.unit:<{NAME_WIDTH}} "
-        wide = width()
-        text = one_line(line.text)
-        if wide is not None:
-            text = textwrap.fill(text, max(40, wide - len(head)), subsequent_indent=" " * len(head))
-        self._say(faint(head[:9]) + strong(head[9:]) + coloured(text, line.tone))
-        if line.explained:
-            self._say(faint(f"{'':{len(head)}}{line.explained}"))
+        at, unit = f"{line.at - self._began:5.1f} s  ", f"{line.unit:<{NAME_WIDTH}} "
+        first, *more = _wrapped(one_line(line.text), len(at + unit))
+        self._say(faint(at) + strong(unit) + coloured(first, line.tone))
+        for text in more:
+            self._say(f"{'':{len(at + unit)}}{coloured(text, line.tone)}")
+        for text in _wrapped(line.explained, len(at + unit)) if line.explained else ():
+            self._say(f"{'':{len(at + unit)}}{faint(text)}")
 
     def _close(self, outcomes: "list[Outcome]") -> None:
         head = ("unit", "what it does", "ended as", "safeguard", "what a person types")
@@ -212,6 +216,12 @@ class Show:
 
     def _say(self, text: str) -> None:
         click.echo(text, err=self._to_stderr)
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    """Lines that fit beside so much, where there is a terminal; otherwise one."""
+    wide = width()
+    return [text] if wide is None else textwrap.wrap(text, max(LEAST_WIDTH, wide - indent))
 
 
 def _has_screen() -> bool:

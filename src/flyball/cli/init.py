@@ -63,7 +63,8 @@ def init(file: Path, dry_run: bool, force: bool, as_json: bool) -> None:
     for note in found.notes:
         click.echo(note)
     kept = f"; what was there is {written.backup}" if written.backup else ""
-    click.echo(f"wrote {written.file} with {counted(len(found.offers), 'unit')} to choose from, as comments{kept}")
+    what = f"{counted(len(found.offers), 'unit')} to choose from" if found.offers else "an example"
+    click.echo(f"wrote {written.file} with {what}, as comments{kept}")
     if not written.schema:
         click.echo("flyball.schema.json is a file of something else, and was left alone: `flyball schema` prints ours")
     first = next((offer.command[0] for offer in found.offers if offer.source == ON_PATH), "my-agent")

@@ -25,7 +25,7 @@ SETTINGS: Final[Mapping[str, Any]] = {
     # Of those that fail for reasons of their own there are four: it takes one more, which is what the shop is for.
     "circuit_breaker": {"failure_threshold": 5, "min_units": 5, "window_seconds": 15, "recovery_timeout_seconds": 4},
     "retry": {"max_attempts": 1},
-    "budget": {"per_fleet": "2.00", "period": "day"},
+    "budget": {"per_fleet": "20.00", "period": "day"},
 }
 """In force for all of the cast. What is not said here is as by default."""
 
@@ -79,7 +79,7 @@ def everybody(shop: str, *, in_browser: bool) -> list[Member]:
             name="mail-triage",
             does="nothing: it is honest",
             state="healthy",
-            units={"mail-triage": _agent("honest", budget="1.00", user="ann")},
+            units={"mail-triage": _agent("honest", budget="2.00", user="ann")},
         ),
         Member(
             name="invoice-parser",
@@ -107,14 +107,14 @@ def everybody(shop: str, *, in_browser: bool) -> list[Member]:
             does="goes round in circles",
             state="stopped",
             code="going_in_circles",
-            units={"bug-hunter": _agent("circles", budget="1.00", user="bob")},
+            units={"bug-hunter": _agent("circles", budget="2.00", user="bob")},
         ),
         Member(
             name="nightly-refactor",
             does="spends without end",
             state="stopped",
             code="cost_budget_exceeded",
-            units={"nightly-refactor": _agent("spends", budget="0.25", user="ann")},
+            units={"nightly-refactor": _agent("spends", budget="2.00", user="ann")},
         ),
         Member(
             name="digest",

@@ -18,7 +18,7 @@ TOUR_MAX: Final = 180.0
 BEFORE_OUTAGE_MAX: Final = 100.0
 """Seconds that the shop stays up for the others to end first. Trials that fail for reasons of their own would keep the
 circuit open."""
-OUTAGE_MAX: Final = 20.0
+OUTAGE_MAX: Final = 40.0
 """Seconds that the shop is down at most. It is back sooner, when a trial has found it dead."""
 LAST: Final = frozenset({"quarantined", "halted", "failed", "finished", "stopped"})
 """States that nothing leaves by itself."""

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from flyball.demo.cast import Member, everybody, is_installed, settings
@@ -29,27 +29,44 @@ class Stage:
     members: list[Member]
     left_out: list[Member]
     """Whose extra is not installed."""
+    in_browser: bool
+    """The rule with the bad selector has a real browser."""
+
+    programs: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+    """What runs beside the daemon."""
 
     def begin(self, listen: str) -> None:
         """Start the daemon with all units, and what runs beside it. `listen` is where its page is, or off."""
         self.scratch.write(settings(self.members, listen))
-        self.scratch.up()
+        done = self.scratch.run("up", "--detach")
+        if done.returncode != 0:
+            said = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
+            raise FlyballError("\n".join(line.removeprefix("error: ") for line in said))
         for member in self.members:
             if member.program:
                 self._start(member.program)
 
     def _start(self, module: str) -> None:
-        """Its output is in the folder. It is found, and ended, by the mark in its environment."""
+        """Its output is in the folder."""
         with (self.scratch.folder / f"{module}.log").open("wb") as log:
-            subprocess.Popen(  # noqa: S603 - it is ourselves
+            program = subprocess.Popen(  # noqa: S603 - it is ourselves
                 [sys.executable, "-m", module],
                 cwd=self.scratch.folder,
                 env=self.scratch.env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C is for the demo
             )
+        self.programs.append(program)
+
+    def end(self) -> None:
+        """In order. Where nothing lists processes, this alone leaves none behind."""
+        for program in self.programs:
+            program.kill()
+            program.wait()
+        with contextlib.suppress(FlyballError, OSError, subprocess.SubprocessError):
+            self.scratch.run("down", "--timeout", "20s")
 
 
 @contextlib.contextmanager
@@ -65,9 +82,8 @@ def set_up() -> Iterator[Stage]:
         scratch.env["TMPDIR"] = str(scratch.folder / "tmp")
         cast = everybody(shop.url, in_browser=in_browser)
         left_out = [member for member in cast if member.extra and not is_installed(member.extra)]
+        stage = Stage(scratch, shop, [one for one in cast if one not in left_out], left_out, in_browser)
         try:
-            yield Stage(scratch, shop, [one for one in cast if one not in left_out], left_out)
+            yield stage
         finally:
-            # In order first: where nothing lists processes, this alone leaves none behind.
-            with contextlib.suppress(FlyballError, OSError, subprocess.SubprocessError):
-                scratch.run("down", "--timeout", "20s")
+            stage.end()

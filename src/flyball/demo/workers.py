@@ -32,6 +32,7 @@ ERRORS: Final = (
 
 def honest() -> NoReturn:
     """Does its work, says so, and pays what it said it would."""
+    _step("read", "inbox", cost="0.40", result="38 new mails")
     for number in count(1):
         if _step("sort", f"mail {number}", cost="0.001", result=f"mail {number} sorted"):
             print(f"sorted mail {number}", flush=True)
@@ -71,15 +72,15 @@ def circles() -> None:
     """Honest steps first; then two pages that lead to each other, for ever."""
     pages = {"/": "Welcome. See /docs.", "/docs": "Read /docs/start.", "/docs/start": "Go back to /docs."}
     for path in ("/", "/docs", "/docs/start", *["/docs", "/docs/start"] * 50):
-        _step("fetch", path, result=pages[path])
+        _step("fetch", path, cost="0.10", result=pages[path])
         print(f"fetched {path}", flush=True)
         time.sleep(0.8)
 
 
 def spends() -> None:
-    """Edits one more file, at two cents each, until it is told to stop."""
+    """Edits one more file, at fifteen cents each, until it is told to stop."""
     for number in count(1):
-        if not _step("edit", f"file {number}", cost="0.02", result=f"file {number} is better now"):
+        if not _step("edit", f"file {number}", cost="0.15", result=f"file {number} is better now"):
             return
         print(f"edited file {number}", flush=True)
         time.sleep(0.7)

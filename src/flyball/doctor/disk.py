@@ -86,7 +86,7 @@ def judge(disk: Disk, *, shared: bool) -> Iterator[Finding]:
 
 def nearest(path: Path) -> Path:
     """The folder itself, or the first one above it that is there."""
-    while not path.exists() and path != path.parent:
+    while not os.path.exists(path) and path != path.parent:  # noqa: PTH110 - that of pathlib raises where it may not look
         path = path.parent
     return path
 

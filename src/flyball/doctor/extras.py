@@ -57,7 +57,7 @@ def judge(needs: Sequence[Need], installed: Callable[[str], bool]) -> Iterator[F
     """Whether they are there."""
     missing = [need for need in needs if not installed(need.package)]
     for need in missing:
-        text = f"{need.by} needs the package {need.package}, which is not installed"
+        text = f"{need.by}: the package {need.package} is needed, and not installed"
         yield bad(text, f"Install it: `pip install 'flyball-governor[{need.extra}]'`.")
     if not missing:
         there = ", ".join(dict.fromkeys(need.extra for need in needs))

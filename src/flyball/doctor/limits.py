@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from flyball.control.text import counted
 from flyball.doctor.finding import Finding, bad, ok, warning
 from flyball.doctor.scene import Scene
 
@@ -39,7 +40,7 @@ def check(scene: Scene) -> Iterator[Finding]:
 def judge(limits: Limits, units: int) -> Iterator[Finding]:
     """Whether so many units fit."""
     files, processes = FILES_OWN + FILES_EACH * units, PROCESSES_EACH * units
-    text = f"{_shown(limits.files)} open files are allowed, {units} units need about {files}"
+    text = f"{_shown(limits.files)} open files are allowed, {counted(units, 'unit')} would need about {files}"
     if limits.files < files:
         remedy = (
             f"Allow more: `ulimit -n {max(2 * files, 1024)}` before `flyball up`, or LimitNOFILE= in its unit file."

@@ -10,6 +10,7 @@ from typing import Any, Final
 from flyball.config.variables import absolute
 from flyball.config.yaml_text import read_yaml
 from flyball.control.links import FILE as LINKS
+from flyball.control.text import counted
 from flyball.control.web import ADDRESS
 from flyball.control.web.tokens import FILE as TOKENS
 from flyball.doctor.finding import Finding, bad, ok, warning
@@ -27,7 +28,7 @@ _URL_WITH_PASSWORD: Final = re.compile(r"^[a-z]+://[^/@:]+:[^@]+@")
 
 def check(scene: Scene) -> Iterator[Finding]:
     """Whatever can be found: a broken settings file names its files all the same, if it can be read at all."""
-    files = [(path, "of the state folder") for name in IN_STATE if (path := scene.folder / name).exists()]
+    files = [(path, "of the state folder") for name in IN_STATE if owned(path := scene.folder / name)]
     source = settings_file(scene)
     given = _given(source) if source is not None else {}
     if source is not None:
@@ -38,7 +39,7 @@ def check(scene: Scene) -> Iterator[Finding]:
     wrong = [finding for path, what in files if (found := owned(path)) is not None for finding in judge(found, what)]
     yield from wrong
     if not wrong:
-        yield ok(f"{len(files)} files with secrets, none of which others may read")
+        yield ok(f"{counted(len(files), 'file')} with secrets, none of which others may read")
 
 
 def judge(found: Owned, what: str) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from flyball.config import DEFAULT
+from flyball.control.text import counted
 from flyball.doctor.finding import Finding, bad, ok, warning
 from flyball.doctor.scene import Scene
 
@@ -35,13 +36,14 @@ def judge(
 ) -> Iterator[Finding]:
     """What is allowed, and can hardly be meant; and what units and rules take from outside that is not there."""
     if not source:
-        text = f"there is no settings file here: defaults, and {given} values from the environment"
+        text = f"there is no settings file here: defaults, and {counted(given, 'value')} from the environment"
         yield ok(f"{text}; `flyball init` makes one")
     elif not units and not rules:
         remedy = "Name some under `units:` or `rules:`. `flyball run` needs none."
         yield warning(f"{source} names no units and no rules: `flyball up` has nothing to run", remedy)
     else:
-        yield ok(f"{source}: {given} values given, {units} units, {rules} rules")
+        counts = ", ".join((counted(given, "value") + " given", counted(units, "unit"), counted(rules, "rule")))
+        yield ok(f"{source}: {counts}")
     for line in lacking:
         yield bad(line, "Give it that: without it `flyball up` starts nothing.")
     for line in warnings:

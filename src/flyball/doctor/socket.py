@@ -31,7 +31,9 @@ class Owned:
 def check(scene: Scene) -> Iterator[Finding]:
     """Neither need be there."""
     folder = owned(scene.folder)
-    if folder is None:
+    if folder is None and is_hidden(scene.folder):
+        yield bad(f"{scene.folder} may not be looked at by you", "Ask as its owner, or set FLYBALL_STATE_DIR.")
+    elif folder is None:
         yield ok(f"{scene.folder}: there is no state folder yet; the first run makes it, for you alone")
     else:
         yield from judge_folder(folder, os.geteuid())
@@ -85,6 +87,17 @@ def judge_socket(found: Owned, *, listened: object) -> Iterator[Finding]:
         yield ok(f"{text}; it was left behind by a daemon that is gone, and the next one replaces it")
     else:
         yield ok(f"{text}, and a daemon answers there")
+
+
+def is_hidden(path: Path) -> bool:
+    """Whether nobody can say if it is there: a folder above it is closed to who asks."""
+    try:
+        path.stat()
+    except PermissionError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def owned(path: Path) -> Owned | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from flyball.config.units import Unit
+from flyball.control.text import counted
 from flyball.doctor.finding import Finding, bad, ok
 from flyball.doctor.scene import Scene
 
@@ -25,7 +26,7 @@ def check(scene: Scene) -> Iterator[Finding]:
             f"{len(wrong) - LISTED_MAX} more units cannot be started", "Put the first ones right, then look again."
         )
     if units and not wrong:
-        yield ok(f"the commands of all {len(units)} units are there")
+        yield ok(f"what {counted(len(units), 'unit')} would start is there")
 
 
 def finder(unit: Unit, scene: Scene) -> Callable[[str], str | None]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from flyball.config import json_schema
 from flyball.config.layers import BETWEEN, PREFIX
+from flyball.control.text import counted
 from flyball.doctor.finding import Finding, ok, warning
 from flyball.doctor.scene import Scene
 
@@ -72,7 +73,7 @@ def judge(names: Sequence[str], settings: Sequence[str]) -> Iterator[Finding]:
         yield warning(f"{name} names nothing; {hint}", "Correct its spelling, or unset it.")
     if not unknown:
         of_settings = sum(BETWEEN in name.removeprefix(PREFIX) for name in names)
-        yield ok(f"{len(names)} variables begin with {PREFIX}, {of_settings} of them are settings")
+        yield ok(f"{counted(len(names), 'variable')} with {PREFIX}, {of_settings} of them settings")
 
 
 def _meant(name: str, settings: Sequence[str]) -> list[str]:
