@@ -99,5 +99,4 @@ assert not is_ours(headers, b"{ }", secret)
 
 NOT_RUN: Final[Mapping[str, str]] = {
     "docs/how-to/frameworks.md": "needs models to talk to; each framework is in tests/integrations",
-    "docs/tutorial.md": "one program fails, one never ends; both are run where its commands are typed",
 }
