@@ -13,16 +13,38 @@ import pytest
 import flyball
 from flyball.cli import COMMANDS
 from flyball.cli.group import flyball as group
-from flyball.config import json_schema
+from flyball.config import Settings, json_schema
 from flyball.config.alerts import KINDS as ALERTS
 from flyball.control.problems import HOST_LOST, HOSTS_DIFFER, NO_HOST, QUESTION, TROUBLE
 from flyball.control.shapes import SessionWord, Word
 from flyball.control.trail import FORBIDDEN
+from flyball.control.web.attempts import OF_ONE_MAX
+from flyball.core.decision import Verb
 from flyball.core.event import Cause
+from flyball.core.time import DAY, MINUTE, SECOND
 from flyball.errors import FlyballError
 from flyball.explaining import KINDS, NoPage, Page, find, pages
-from flyball.policies import ALL
+from flyball.policies import (
+    ALL,
+    Anomaly,
+    Breaker,
+    Clock,
+    Convergence,
+    Exclusive,
+    Flapping,
+    Limit,
+    Loop,
+    Rate,
+    Restart,
+    Revision,
+    Rounds,
+    Stall,
+    Storm,
+    resume_limit,
+)
 from flyball.runtimes.rule.triggers import webhooks
+from flyball.store.checkpoints import KEPT_MAX
+from flyball.store.file import SQLITE_MIN
 from tests.test_docs import reason_codes
 
 SOURCE = Path(flyball.__file__).parent
@@ -80,7 +102,8 @@ def test_webhooks() -> None:
 
 
 def test_words() -> None:
-    """Causes, states, alerts, problems and safeguards are closed sets, and each of them has its page."""
+    """Verbs, causes, states, alerts, problems and safeguards are closed sets, and each of them has its page."""
+    assert of_kind("verb") == {verb.name.lower() for verb in Verb}
     assert of_kind("cause") == set(Cause)
     assert of_kind("state") == {*Word, *SessionWord}
     assert of_kind("alert") == set(ALERTS)
@@ -177,3 +200,42 @@ def test_a_policy_names_its_codes_and_gives_them_its_settings() -> None:
     assert set(find("limit").codes) == {"max_steps", "max_resume_attempts_exceeded"}
     assert find("max_steps").settings == find("limit").settings
     assert find("idle_timeout").settings != find("deadline").settings
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("already_running", f"{Exclusive().lease // MINUTE} minutes"),
+        ("circuit_open", f"{Breaker().failures_max} failures of at least {Breaker().units_min} different units"),
+        ("circuit_half_open", f"({Breaker().trials_max} at a time)"),
+        ("clock_jumped", f"{Clock().back_max // MINUTE} minutes behind"),
+        ("clock_jumped", f"{Clock().ahead_max // DAY} days ahead"),
+        (
+            "consensus",
+            f"above {Convergence().above}, or an agreement of at least {Convergence().agreement_min * 100:g} %",
+        ),
+        ("flapping", f"{Flapping().exits_max} failing exits within {Flapping().window // SECOND} s"),
+        ("going_in_circles", f"at {Stall().nudge_at} the agent is told, at {Stall().refuse_at} the repeated"),
+        ("going_in_circles", f"at {Stall().stop_at} it is stopped"),
+        ("loop_detected", f"{Loop().repeats_max}th step of the same pattern within {Loop().window // SECOND} s"),
+        ("max_resume_attempts_exceeded", f"{resume_limit().most} times"),
+        ("max_rounds", f"{Rounds().most} rounds"),
+        ("max_steps", f"{Limit().most} steps"),
+        ("polled_too_long", f"{Stall().polling_max // MINUTE} minutes"),
+        ("rate_limited", f"{Rate().starts_max:,} runs a minute"),
+        ("restart_storm_detected", f"More than {Storm().failures_max} failures"),
+        ("restarts_in_a_row", f"{Restart().row_max} restarts"),
+        ("revised_too_often", f"{Revision().changes_max} changes a day"),
+        ("spend_anomaly", f"{Anomaly().factor:g} times"),
+        ("starved", f"{Restart().starved_wait // MINUTE} minutes"),
+        ("too_many_restarts", f"{Restart().restarts_max} restarts of one unit"),
+        ("host_lost", f"({Settings().host.lease_seconds:g} s)"),
+        ("budget_near", f"{Settings().alerts.budget_near:.0%}".replace("%", " %")),
+        ("store_unsafe", ".".join(map(str, SQLITE_MIN))),
+        ("checkpoint_not_found", f"newest {KEPT_MAX}"),
+        ("too_many_failures", f"{OF_ONE_MAX} of one address"),
+    ],
+)
+def test_numbers_are_the_defaults(name: str, number: str) -> None:
+    """Who changes a default changes what people are told of it."""
+    assert number in find(name).why

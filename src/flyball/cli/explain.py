@@ -38,7 +38,7 @@ def explain(code: str | None, kind: str | None, as_json: bool) -> None:
     """Say what CODE means, why it is there, what to do, which settings steer it, and which commands help. Without CODE:
     all of them, one line each.
 
-    A CODE is that of a reason, an error or an answer, a state, a cause, a safeguard, an alert, or an exit code.
+    A CODE is that of a reason, an error or an answer, a verb, a state, a cause, a safeguard, an alert, or an exit code.
     """
     if code is not None:
         page = find(code)

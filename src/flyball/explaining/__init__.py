@@ -18,6 +18,7 @@ from flyball.errors import FlyballError
 
 KINDS: Final = {
     "reason": "why a safeguard did not say yes",
+    "verb": "what a decision says",
     "cause": "why a run ended",
     "state": "what a unit, a session or a host is",
     "policy": "a safeguard",
