@@ -22,7 +22,6 @@ from flyball.config.settings import Settings
 from tests.docs.given import GIVEN, NOT_RUN, THEN
 from tests.docs.pages import Block, blocks, pages
 from tests.docs.prepare import prepare
-from tests.docs.tables import PAGES, Page
 from tests.docs.typist import PATIENCE, ready
 from tests.docs.world import SETTINGS, World
 
@@ -99,12 +98,7 @@ def test_json(block: Block) -> None:
 
 
 def _programs() -> dict[str, list[Block]]:
-    """By page. What the reader saves as a file is run by a command of the page."""
-    return {page: found for page in pages() if (found := [one for one in blocks(page) if _is_program(one)])}
-
-
-def _is_program(block: Block) -> bool:
-    return block.language == "python" and block.text not in PAGES.get(block.page, Page()).files.values()
+    return {page: found for page in pages() if (found := [one for one in blocks(page) if one.language == "python"])}
 
 
 def _text(block: Block) -> str:
