@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import sqlite3
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +23,6 @@ from flyball.config.settings import Settings
 from tests.docs.given import GIVEN, NOT_RUN, THEN
 from tests.docs.pages import Block, blocks, pages
 from tests.docs.prepare import prepare
-from tests.docs.tables import PAGES, Page
 from tests.docs.typist import PATIENCE, ready
 from tests.docs.world import SETTINGS, World
 
@@ -99,24 +99,23 @@ def test_json(block: Block) -> None:
 
 
 def _programs() -> dict[str, list[Block]]:
-    """By page. What the reader saves as a file is run by a command of the page."""
-    return {page: found for page in pages() if (found := [one for one in blocks(page) if _is_program(one)])}
-
-
-def _is_program(block: Block) -> bool:
-    return block.language == "python" and block.text not in PAGES.get(block.page, Page()).files.values()
+    return {page: found for page in pages() if (found := [one for one in blocks(page) if one.language == "python"])}
 
 
 def _text(block: Block) -> str:
-    """A block that can be compiled: a clause gets what it belongs to."""
-    return f"try:\n    pass\n{block.text}" if block.text.startswith("except ") else block.text
+    """A block that can be run: a clause gets what it belongs to, and what waits a loop to wait in."""
+    if block.text.startswith("except "):
+        return f"try:\n    pass\n{block.text}"
+    if re.search(r"^(async with|async for|await) ", block.text, re.MULTILINE):
+        return f"import asyncio\n\nasync def block():\n{textwrap.indent(block.text, '    ')}\nasyncio.run(block())\n"
+    return block.text
 
 
 @pytest.mark.parametrize("page", _programs())
 def test_python_compiles(page: str) -> None:
     """Every block, and what it imports of flyball is there."""
     for block in _programs()[page]:
-        tree = compile(_text(block), block.where, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        tree = compile(_text(block), block.where, "exec", ast.PyCF_ONLY_AST)
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("flyball"):
                 module = importlib.import_module(node.module)
