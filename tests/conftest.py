@@ -1,6 +1,7 @@
 """What all tests share: hypothesis makes up the same cases each time, so that a failure is one for everybody; and one
 PostgreSQL for all tests of a worker that want a database of their own in it."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,10 @@ from tests.servers.postgres import PostgresServer, postgres
 
 settings.register_profile("same", derandomize=True, database=None, deadline=None, print_blob=True)
 settings.load_profile("same")
+
+# A shell has what it runs in the background ignore Ctrl-C, and whatever that starts, too. Tests send it to themselves.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

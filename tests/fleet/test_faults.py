@@ -2,7 +2,7 @@
 before."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import pytest
 from bench import fleet as bench
@@ -40,27 +40,28 @@ def calm(fleet: Cluster) -> Iterator[Cluster]:
     assert not breaches, "\n".join([*breaches, fleet.says()])
 
 
-def busiest(fleet: Cluster) -> tuple[Host, set[str]]:
-    """The host with the most units, and these: the others get nothing back by themselves."""
+def busiest(fleet: Cluster) -> tuple[Host, dict[str, int]]:
+    """The host with the most units, and these with their processes."""
     there = fleet.alive()
     names = [where for where, _ in there.values()]
     name = max(fleet.hosts, key=names.count)
-    return fleet.hosts[name], {unit for unit, (where, _) in there.items() if where == name}
+    return fleet.hosts[name], {unit: pid for unit, (where, pid) in there.items() if where == name}
 
 
-def taken_over(fleet: Cluster, units: set[str], host: str) -> None:
-    """Wait until all these run on others than that host. How soon that is the bench measures."""
+def taken_over(fleet: Cluster, units: dict[str, int]) -> None:
+    """Wait until all these have other processes: on other hosts, or on one that has begun anew meanwhile, and is a host
+    like any other. How soon that is the bench measures."""
     give_up = time.monotonic() + PATIENCE
     while True:
         there = fleet.alive()
-        if all(unit in there and there[unit][0] != host for unit in units):
+        if all(unit in there and there[unit][1] != pid for unit, pid in units.items()):
             return
         left = {unit: there.get(unit) for unit in units}
         assert time.monotonic() < give_up, f"not taken over: {left}\n{fleet.says()}"
         time.sleep(0.02)
 
 
-def last_lives(fleet: Cluster, units: set[str], before: int) -> list[Life]:
+def last_lives(fleet: Cluster, units: Collection[str], before: int) -> list[Life]:
     """The last process of each of these units that began before that instant."""
     found = {(life.unit, life.pid): life for life in fleet.lives() if life.unit in units and life.first < before}
     newest = {life.unit: life for life in found.values()}
@@ -83,7 +84,7 @@ def test_taken_over(harm: str, calm: Cluster) -> None:
     host, units = busiest(calm)
     begun = now()
     HARMS[harm](calm, host)
-    taken_over(calm, units, host.name)
+    taken_over(calm, units)
     over = [(life.last - begun) / 1e9 for life in last_lives(calm, units, begun)]
     assert max(over) < calm.lease, "they lived longer than the lease"
     calm.mend()
@@ -95,7 +96,7 @@ def test_frozen_as_a_whole(calm: Cluster) -> None:
     host, units = busiest(calm)
     host.freeze("all")
     pids = frozenset(host.pids("units"))
-    taken_over(calm, units, host.name)
+    taken_over(calm, units)
     calm.thaws.append(Thaw(now(), pids, FORGIVEN))
     host.thaw()
     until(lambda: not pids & set(host.pids("units")), "the end of what it ran")

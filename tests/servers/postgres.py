@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,9 @@ import psycopg
 NOBODY: Final = 65534
 PATIENCE: Final = 60.0
 """Seconds for a server to answer. It takes a fraction of one: this machine may be busy."""
+
+KEEPER: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("keeper.py")))
+"""What a server is started by."""
 
 _numbers = count(1)
 
@@ -45,12 +49,6 @@ class PostgresServer:
         self.start()
 
     @property
-    def pid(self) -> int:
-        """Of the postmaster."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
     def is_up(self) -> bool:
         """Neither stopped nor killed."""
         return self._process is not None and self._process.poll() is None
@@ -58,17 +56,18 @@ class PostgresServer:
     def start(self) -> None:
         """Start it, also after it was stopped or killed: it recovers what was committed."""
         settings = [f"-c{name}={value}" for name, value in self._settings.items()]
+        program = [*KEEPER, *self._as_nobody(), str(self._bin / "postgres"), "-D", str(self._data)]
         where = ["-h", self.host, "-p", str(self.port), "-k", str(self.folder)]
         # A killed postmaster leaves children behind for a moment, and the new one waits for them with an error.
         give_up = time.monotonic() + PATIENCE
         with (self.folder / "log").open("ab") as log:
             while True:
                 self._process = subprocess.Popen(
-                    [*self._as_nobody(), str(self._bin / "postgres"), "-D", str(self._data), *where, *settings],
+                    [*program, *where, *settings],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    start_new_session=True,
+                    process_group=0,
                 )
                 if self._answers(give_up):
                     return
@@ -89,13 +88,11 @@ class PostgresServer:
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """kill -9, of the postmaster and all its children: as if the machine had stopped."""
-        assert self._process is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._end(signal.SIGKILL)
+        """kill -9 of the postmaster; its children end by themselves when they see that it is gone."""
+        self._end(signal.SIGHUP)
 
     def _end(self, number: signal.Signals) -> None:
+        """Tell its keeper, and wait until nothing of it is left."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
             self._process.wait(timeout=PATIENCE)
@@ -105,10 +102,7 @@ class PostgresServer:
         what is in it of this is a copy."""
         if os.getpid() != self._owner:
             return
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(timeout=PATIENCE)
+        self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def dsn(self, database: str, user: str = "flyball") -> str:

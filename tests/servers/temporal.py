@@ -45,7 +45,7 @@ class TemporalServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,
+                process_group=0,  # not a session of its own: see keeper.py
                 env={**os.environ, "HOME": str(self.folder)},
             )
 

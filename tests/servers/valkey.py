@@ -29,7 +29,7 @@ class ValkeyServer:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                start_new_session=True,
+                process_group=0,  # not a session of its own: see keeper.py
             )
         give_up = time.monotonic() + PATIENCE
         while not self._answers():

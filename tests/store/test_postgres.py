@@ -524,8 +524,8 @@ class TestRetention:
             assert store.trim(0) == 3000
             assert list(store.entries()) == []
             self.wait_for_sweep(dsn, store)
-            assert max(swept) <= CHUNK_MAX
-            assert sum(swept) == 3000
+        assert max(swept) <= CHUNK_MAX
+        assert sum(swept) == 3000
 
     def test_undo_of_what_changed_only(self, dsn: str) -> None:
         """After a mark a record is kept when it is first changed, and only then."""
