@@ -75,7 +75,6 @@ class Fleet:
         self.numbers = numbers
         """The user's settings."""
         self.restarts = restarts(numbers)
-        self.scratch = Scratch(f"fb-{name}-")
         self._cap = cap
         self._cancelled = cancelled
         self._settings = settings_of(numbers, name)
@@ -83,6 +82,7 @@ class Fleet:
         self._last = 0
         self._read_at = 0.0
         self._reading = threading.Lock()
+        self.scratch = Scratch(f"fbd-{name}-")
         self.add({"units": {WITNESS: {"command": ["sleep", "600"]}}})
 
     def add(self, settings: Mapping[str, Any]) -> None:
@@ -145,10 +145,13 @@ class Fleet:
 
     def again(self, unit: str) -> None:
         """Start a unit whose run is over, as a person does, where nothing else starts it."""
-        entries = self.entries(unit)
-        if not self.restarts and entries and entries[-1].event == "exited" and entries[-1].verb != "hold":
+        if self.restarts:
+            return
+        lives = [entry for entry in self.entries(unit) if entry.event in (*BEGINS, "exited")]
+        if lives and lives[-1].verb == "finish":
+            made = len(self.starts(unit))
             self.ask("start", units=[unit])
-            self.wait(lambda: self.entries(unit)[-1] is not entries[-1], f"another start of {unit}")
+            self.wait(lambda: len(self.starts(unit)) > made or self.ask("unit", unit=unit)["held"], f"start of {unit}")
 
     def wait(self, look: Callable[[], T | None], what: str) -> T:
         """Look until there is something. NotFired if there is nothing in time."""
