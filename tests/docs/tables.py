@@ -45,7 +45,6 @@ EXCEPTED: Final = (
 )
 
 CODES: Final[Mapping[tuple[str, str], int]] = {
-    ("README.md", "flyball init"): 2,  # there are settings already, and they are left alone
     ("docs/how-to/after-a-timeout.md", "flyball resume --user ann"): 1,  # one of them is out of resumes, and stays held
     ("docs/how-to/agent-cli-overnight.md", "flyball run"): 75,  # the page is about what is held in the end
     ("docs/how-to/deliberation.md", "DELIBERATION_TIMEOUT_SECONDS=2"): 3,  # timed_out
@@ -101,9 +100,12 @@ SAVED: Final = [block.text for block in blocks("docs/tutorial.md") if block.lang
 STRICT: Final = "quarantine: {max_failures_before_quarantine: 3}\n"
 
 PAGES: Final[Mapping[str, Page]] = {
-    "README.md": Page(own_settings=False),  # its rule goes to a shop and a bank
+    "README.md": Page(first={"flyball up": "cp my.yaml flyball.yaml"}),  # what `init` wrote has no units yet
     "docs/how-to/agent-cli-overnight.md": Page(
         past=nothing, daemon=False, programs={"my-agent": "#!/bin/sh\nexit 3\n"}
+    ),
+    "docs/how-to/demo.md": Page(  # the demo ends where there is no terminal; these stand for its units
+        settings={"units": {name: {"command": ["sleep", "1000"]} for name in ("invoice-parser", "mail-triage")}}
     ),
     "docs/how-to/fleet.md": Page(daemon=False),  # it has a PostgreSQL
     "docs/how-to/hosts.md": Page(past=of_hosts, daemon=False),
@@ -119,7 +121,6 @@ PAGES: Final[Mapping[str, Page]] = {
         daemon=False,
         own_settings=False,  # it writes them
         files=dict(zip(("agent.py", "listen.py"), SAVED, strict=True)),
-        first={"flyball init": "rm flyball.yaml"},
     ),
 }
 
