@@ -49,7 +49,7 @@ CODES: Final[Mapping[tuple[str, str], int]] = {
     ("docs/how-to/agent-cli-overnight.md", "flyball run"): 75,  # the page is about what is held in the end
     ("docs/how-to/deliberation.md", "DELIBERATION_TIMEOUT_SECONDS=2"): 3,  # timed_out
     ("docs/how-to/terminal.md", "flyball status --check"): 1,  # something needs a person
-    ("docs/tutorial.md", "flyball run --name agent --idle"): 75,  # the first time it is held in the end
+    ("docs/tutorial.md", "flyball run --name agent --deadline"): 75,  # the first time it is held in the end
 }
 """Exit codes other than 0, by page and how the command begins."""
 
