@@ -13,7 +13,7 @@ import pytest
 import flyball
 from flyball import doctor
 from flyball.core.time import SECOND
-from flyball.doctor import CHECKS, OF_SETTINGS, Finding, Level, Scene, examine, http, variables
+from flyball.doctor import CHECKS, OF_SETTINGS, Finding, Level, Scene, examine, http, store_seen, variables
 from flyball.scratch import Scratch
 from flyball.store.sqlite import SqliteStore
 from tests.control.scene import scene_in
@@ -77,6 +77,24 @@ def test_a_file_that_somebody_writes(env: dict[str, str], tmp_path: Path) -> Non
     assert (tmp_path / "state/state.db-wal").stat().st_size > 0
     findings = found(env, tmp_path, "store")
     made.governor.store.close()
+    assert f"ends with entry {seq};" in findings[1].text
+
+
+def test_a_file_that_is_written_all_the_time(
+    env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No copy of the files is whole then; SQLite makes one, and no file is made beside the store."""
+    made = scene_in(tmp_path / "state")
+    made.quarantine("web")
+    seq = made.governor.store.read(()).seq
+    changes = iter(range(1_000))
+    monkeypatch.setattr(store_seen, "_marks", lambda _: next(changes))
+    monkeypatch.setattr(store_seen, "REST", 0)
+    before = {path.name for path in (tmp_path / "state").iterdir()}
+    findings = found(env, tmp_path, "store")
+    assert {path.name for path in (tmp_path / "state").iterdir()} == before
+    made.governor.store.close()
+    assert levels(findings) == ["ok", "ok"]
     assert f"ends with entry {seq};" in findings[1].text
 
 

@@ -115,6 +115,9 @@ Examples:
   flyball up -d                                run all units of my settings
   flyball status                               how are they?
   flyball why web                              why does it not run?
+  flyball init                                 write a first settings file
+  flyball doctor                               what is wrong with this machine?
+  flyball explain quarantined                  what does this code mean?
   flyball check                                what is wrong with my settings?
   flyball config --origin                      which settings are in force, and why?
   flyball simulate always-fails --uptime 29s   what happens to a unit that always fails?

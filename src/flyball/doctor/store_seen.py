@@ -14,6 +14,7 @@ from flyball import app
 from flyball.errors import FlyballError
 from flyball.store import schema
 from flyball.store.address import without_password
+from flyball.store.file import BUSY_MAX, explain
 
 if TYPE_CHECKING:
     from flyball.config import Settings
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 NAME: Final = "state.db"
 COPY_MAX: Final = 2 * 2**30
 """Bytes of a file that is copied to be looked at. A million entries are a third of it; to copy more takes too long."""
-TRIES_MAX: Final = 20
+TRIES_MAX: Final = 5
 """Copies that are tried while somebody writes. Most writers rest for longer than a copy takes."""
 REST: Final = 0.05
 """Seconds between two tries."""
@@ -71,8 +72,10 @@ def _file(settings: "Settings", path: Path) -> Seen:
                 why = f"it has {size / 2**20:.0f} MiB, and a copy has room for {min(COPY_MAX, room // 2) / 2**20:.0f}"
                 return Seen(where=where, bytes=size, why_not=why)
             if not _copied(path, Path(folder)):
-                return Seen(where=where, bytes=size, why_not="it was written to all the time while it was copied")
+                _backed_up(path, Path(folder))
             return _opened(settings, Path(folder), where, size)
+    except apsw.Error as error:
+        return Seen(where=where, error=explain(error, path))
     except OSError as error:
         return Seen(where=where, error=FlyballError(f"{path}: {error.strerror or error}", remedy=_MODE))
 
@@ -93,6 +96,22 @@ def _copied(path: Path, folder: Path) -> bool:
             part.unlink()
         time.sleep(REST)
     return False
+
+
+def _backed_up(path: Path, folder: Path) -> None:
+    """The same where somebody writes all the time: SQLite itself copies what one reader sees. Whoever writes has made
+    all the files that a reader needs, so this makes none."""
+    reading = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        reading.set_busy_timeout(BUSY_MAX)
+        writing = apsw.Connection(str(folder / path.name))
+        try:
+            with writing.backup("main", reading, "main") as backup:
+                backup.step(-1)
+        finally:
+            writing.close()
+    finally:
+        reading.close()
 
 
 def _parts(path: Path) -> list[Path]:
