@@ -19,6 +19,8 @@ LASTS: Final = 600.0
 """Seconds that something hangs: longer than any drill."""
 USUAL: Final = 1
 """What is spent in a period, in millionths: so little that no budget minds."""
+ESCAPED: Final = "escaped"
+"""The file with the number of a process that ran away from its unit."""
 YES: Final = "yes"
 
 
@@ -74,11 +76,15 @@ def pauses(reason: str, after: str = "") -> None:
 
 
 def escapes() -> None:
-    """Leave a child in a session of its own that nobody is the parent of, and hang."""
+    """Leave a child that nobody is the parent of, and hang. Where the kernel can find it again (Linux), it is in a
+    session of its own, too."""
     if not os.fork():
-        os.setsid()
+        if sys.platform.startswith("linux"):
+            os.setsid()
         if os.fork():
             os._exit(0)
+        Path("escaping").write_text(str(os.getpid()))
+        Path("escaping").rename(ESCAPED)
     time.sleep(LASTS)
 
 

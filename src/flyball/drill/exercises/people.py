@@ -38,6 +38,7 @@ class Ordered(Exercise):
             raise NotFired("it was paused by a person, and is not held")
         fleet.gone(self.name)
         took = time.monotonic() - began
+        fleet.stays_so()
         if len(fleet.starts(self.name)) != 1:
             raise NotFired("it was started while a person held it")
         return Seen(took, said["paused"])
