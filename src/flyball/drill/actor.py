@@ -19,6 +19,8 @@ LASTS: Final = 600.0
 """Seconds that something hangs: longer than any drill."""
 USUAL: Final = 1
 """What is spent in a period, in millionths: so little that no budget minds."""
+CIRCUIT: Final = "provider:drill"
+"""The circuit that calls share."""
 ESCAPED: Final = "escaped"
 """The file with the number of a process that ran away from its unit."""
 YES: Final = "yes"
@@ -116,6 +118,26 @@ def reserves(name: str) -> None:
         time.sleep(LASTS)
 
 
+def calls(times: str) -> None:
+    """Call something that is down, so many times; fails unless a call is refused."""
+    import flyball  # noqa: PLC0415 - see above
+
+    with flyball.open("drill-calls") as guard:
+
+        @guard.call("fetch", breaker=CIRCUIT)
+        def fetch() -> None:
+            raise OSError("down")
+
+        for _ in range(int(times)):
+            try:
+                fetch()
+            except flyball.CircuitOpen:
+                return
+            except OSError:
+                continue
+    sys.exit(1)
+
+
 def from_the_future(name: str, seconds: str) -> None:
     """Have one run while the clock of this process is so far ahead."""
     true, ahead = time.time_ns, int(float(seconds) * 1e9)
@@ -160,6 +182,7 @@ ACTORS: Final[dict[str, Callable[..., None]]] = {
         holds,
         asks_a_person,
         reserves,
+        calls,
         from_the_future,
         endless_graph,
     )
