@@ -19,11 +19,12 @@ from flyball.cli.drill import drill as command
 from flyball.config import Settings
 from flyball.drill import running
 from flyball.drill.exercise import Exercise, Seen
-from flyball.drill.exercises import ALL
+from flyball.drill.exercises import ALL, people, supervisor
 from flyball.drill.fleet import Fleet
 from flyball.drill.numbers import FLEETS, settings_of
 from flyball.drill.running import Outcome, Row
 from flyball.policies import ALL as POLICIES
+from flyball.runtimes import guardian
 from flyball.scratch import MARK
 from tests.acceptance.harness import settings_of as given
 from tests.zygote import command as forked
@@ -129,7 +130,7 @@ def test_own_numbers(place: Place) -> None:
         )
     )
     only = ("--only", "quarantine", "--only", "loop", "--only", "steps")
-    done = place.drill("--json", *only, FLYBALL_GRAPH__RECURSION_LIMIT="7")
+    done = place.drill("--json", *only, FLYBALL_GRAPH__RECURSION_LIMIT="7", DELIBERATION_TIMEOUT_SECONDS="0.001")
     held, steps, loop = json.loads(done.stdout)["safeguards"]
     assert (held["outcome"], held["seen"].partition(" ")[0]) == ("fired", "4")
     assert (steps["outcome"], steps["seen"]) == ("fired", "Step limit reached (8/7)")
@@ -187,6 +188,50 @@ class _Broken(Exercise):
 
     def watch(self, fleet: Fleet) -> Seen:
         raise NotImplementedError
+
+
+class _Unreaped(Fleet):
+    """Nobody looks after what runs away from its unit."""
+
+    def up(self) -> None:
+        self.scratch.env[guardian.WITHOUT] = "1"
+        super().up()
+
+
+class _Forgetful(Fleet):
+    """A daemon that finds nothing of what was before."""
+
+    def up(self) -> None:
+        shutil.rmtree(self.scratch.state, ignore_errors=True)
+        super().up()
+
+
+class _Mute(Fleet):
+    """Nobody is told anything."""
+
+    def add(self, settings: Mapping[str, Any]) -> None:
+        super().add({key: value for key, value in settings.items() if key != "alerts"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("broken", "exercise", "says"),
+    [
+        (_Unreaped, supervisor.Gone, "still there after the daemon: 1 processes"),
+        (_Forgetful, supervisor.Counted, "starts were counted"),
+        (_Mute, people.Alerted, "not seen within 3 s: the message"),
+    ],
+    ids=["nothing-left", "count-before-act", "alert"],
+)
+def test_what_is_no_policy_can_fail(
+    broken: type[Fleet], exercise: type[Exercise], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is relied on beside the policies is found missing, too."""
+    monkeypatch.setattr(running, "Fleet", broken)
+    monkeypatch.setattr(running, "CAP", 3.0)
+    (row,) = running.run([exercise], given({}), lambda _: None)
+    assert row.outcome is Outcome.NOT_FIRED
+    assert says in row.text
 
 
 def test_left_out() -> None:

@@ -19,6 +19,10 @@ LASTS: Final = 600.0
 """Seconds that something hangs: longer than any drill."""
 USUAL: Final = 1
 """What is spent in a period, in millionths: so little that no budget minds."""
+CIRCUIT: Final = "provider:drill"
+"""The circuit that calls share."""
+ESCAPED: Final = "escaped"
+"""The file with the number of a process that ran away from its unit."""
 YES: Final = "yes"
 
 
@@ -74,11 +78,15 @@ def pauses(reason: str, after: str = "") -> None:
 
 
 def escapes() -> None:
-    """Leave a child in a session of its own that nobody is the parent of, and hang."""
+    """Leave a child that nobody is the parent of, and hang. Where the kernel can find it again (Linux), it is in a
+    session of its own, too."""
     if not os.fork():
-        os.setsid()
+        if sys.platform.startswith("linux"):
+            os.setsid()
         if os.fork():
             os._exit(0)
+        Path("escaping").write_text(str(os.getpid()))
+        Path("escaping").rename(ESCAPED)
     time.sleep(LASTS)
 
 
@@ -108,6 +116,26 @@ def reserves(name: str) -> None:
 
     with flyball.open("drill") as guard, guard.watch(name) as context, context.reserve("0.000001"):
         time.sleep(LASTS)
+
+
+def calls(times: str) -> None:
+    """Call something that is down, so many times; fails unless a call is refused."""
+    import flyball  # noqa: PLC0415 - see above
+
+    with flyball.open("drill-calls") as guard:
+
+        @guard.call("fetch", breaker=CIRCUIT)
+        def fetch() -> None:
+            raise OSError("down")
+
+        for _ in range(int(times)):
+            try:
+                fetch()
+            except flyball.CircuitOpen:
+                return
+            except OSError:
+                continue
+    sys.exit(1)
 
 
 def from_the_future(name: str, seconds: str) -> None:
@@ -154,6 +182,7 @@ ACTORS: Final[dict[str, Callable[..., None]]] = {
         holds,
         asks_a_person,
         reserves,
+        calls,
         from_the_future,
         endless_graph,
     )

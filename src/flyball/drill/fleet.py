@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from flyball.config import Settings
+from flyball.config.layers import OTHER_VARIABLES
 from flyball.drill.exercise import NotFired, NotReachable
 from flyball.drill.numbers import WAIT, merged, restarts, settings_of
 from flyball.errors import FlyballError
@@ -33,6 +34,8 @@ STUCK: Final = 10 * WAIT
 """Seconds of a wait that is none of a drill's own: it would outlast the drill."""
 
 
+STILL: Final = 5 * WAIT
+"""Seconds that something is looked at that is held: several times as long as it would have waited."""
 WITNESS: Final = "witness"
 """A unit of every fleet that does nothing: whether it runs tells whether anything may."""
 
@@ -83,6 +86,8 @@ class Fleet:
         self._read_at = 0.0
         self._reading = threading.Lock()
         self.scratch = Scratch(f"fbd-{name}-")
+        for variable in OTHER_VARIABLES:  # their amounts are in the file; their times are not to count
+            self.scratch.env.pop(variable, None)
         self.add({"units": {WITNESS: {"command": ["sleep", "600"]}}})
 
     def add(self, settings: Mapping[str, Any]) -> None:
@@ -184,6 +189,11 @@ class Fleet:
             return None
 
         return self.wait(look, f"{code} of {unit}")
+
+    def stays_so(self) -> None:
+        """Give whatever is held the time to be started all the same."""
+        if self._cancelled.wait(STILL):
+            raise Cancelled
 
     def since_start(self, entry: Entry) -> float:
         """Seconds from the first start of its unit to that line."""

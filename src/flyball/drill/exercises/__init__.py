@@ -11,6 +11,7 @@ ALL: Final[tuple[type[Exercise], ...]] = (
     crashes.Flaps,
     crashes.Restarted,
     crashes.Broken,
+    people.Called,
     crashes.Stormed,
     crashes.Revised,
     work.Stepped,

@@ -40,8 +40,9 @@ def starts_above(most: int, limit: str) -> Callable[[Sequence[Entry]], str]:
 
 
 def held_after(fleet: Fleet, unit: str, code: str, most: int, limit: str) -> Seen:
-    """See a unit held after just so many starts."""
+    """See a unit held after just so many starts, and not started any more."""
     held = fleet.reason(unit, code, starts_above(most, limit), again=True)
+    fleet.stays_so()
     starts = len(fleet.starts(unit))
     if starts != most:
         raise NotFired(f"{code} after {starts} starts; {limit}")
@@ -197,6 +198,7 @@ class Broken(Exercise):
         opened = fleet.wait(look, "circuit_open")
         if (state := fleet.ask("status")["fleet"]["breaker"]) != "open":
             raise NotFired(f"the circuit is {state}")
+        fleet.stays_so()
         if [entry for entry in fleet.entries(event="start") if entry.granted and entry.at > opened.at]:
             raise NotFired("a unit was started while the circuit was open")
         return Seen(opened.at - fleet.entries(event="start")[0].at, opened.codes["circuit_open"])
@@ -227,6 +229,9 @@ class Stormed(Exercise):
         held = fleet.reason(WITNESS, code, starts_above(1, f"{many} failures came before"))
         if not fleet.ask("status")["fleet"]["storm"]:
             raise NotFired("the fleet is not paused")
+        fleet.stays_so()
+        if len(fleet.starts(WITNESS)) > 1:
+            raise NotFired("a unit was started while the fleet was paused")
         return Seen(held.at - fleet.entries(event="exited")[0].at, held.codes[code])
 
     def _many(self, numbers: Settings) -> int:

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from flyball.config import Settings
-from flyball.drill.actor import YES
-from flyball.drill.exercise import Exercise, NotFired, Seen
+from flyball.drill.actor import CIRCUIT, YES
+from flyball.drill.exercise import STEPS_MAX, Exercise, NotFired, Seen, within
 from flyball.drill.exercises.crashes import QUARANTINED, crashing, starts_above
 from flyball.drill.fleet import Fleet
 from flyball.drill.numbers import WAIT
-from flyball.policies import Exclusive, Manual, Question, Reservations
+from flyball.policies import Breaker, Exclusive, Manual, Question, Reservations
 
 TOLD_MAX: Final = 64 * 1024
 """Bytes of one message that are read."""
@@ -38,6 +38,7 @@ class Ordered(Exercise):
             raise NotFired("it was paused by a person, and is not held")
         fleet.gone(self.name)
         took = time.monotonic() - began
+        fleet.stays_so()
         if len(fleet.starts(self.name)) != 1:
             raise NotFired("it was started while a person held it")
         return Seen(took, said["paused"])
@@ -95,6 +96,32 @@ class Reserved(Exercise):
             raise NotFired("nobody knows what the dead run holds")
         (held,) = said["settled"]
         return Seen(time.monotonic() - began, f"held by the dead run: {json.dumps(held['reserved'])}")
+
+
+class Called(Exercise):
+    """What is called is down, for all who call it."""
+
+    name = "breaker-calls"
+    policy = Breaker
+    how = "guarded calls that fail, and one more in another program"
+    fleet = "breaker"
+
+    def settings(self, numbers: Settings) -> Mapping[str, Any]:
+        within(numbers.circuit_breaker.failure_threshold, STEPS_MAX, "circuit_breaker.failure_threshold", "calls")
+        return {}
+
+    def watch(self, fleet: Fleet) -> Seen:
+        most = fleet.numbers.circuit_breaker.failure_threshold
+        began = time.monotonic()
+        for times in (most + 1, 1):
+            with fleet.program("calls", str(times)) as program:
+                if fleet.ended(program, "that calls are refused"):
+                    raise NotFired(f"{most} calls failed, and another one was let through")
+        took = time.monotonic() - began
+        known = {one["name"]: one["state"] for one in fleet.ask("status")["fleet"]["breakers"]}
+        if known.get(CIRCUIT) != "open":
+            raise NotFired(f"the circuit {CIRCUIT} is not known to be open")
+        return Seen(took, f"the circuit {CIRCUIT} is open")
 
 
 class Alerted(Exercise):

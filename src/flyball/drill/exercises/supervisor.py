@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from flyball.config import Settings
+from flyball.drill.actor import ESCAPED
 from flyball.drill.exercise import STARTS_MAX, Exercise, NotFired, Seen, within
 from flyball.drill.exercises.crashes import starts_above
 from flyball.drill.fleet import WITNESS, Fleet, actor
 from flyball.policies import Clock
+from flyball.scratch import is_alive
 
 HOUR: Final = 3600.0
 
@@ -84,10 +86,11 @@ class Gone(Exercise):
         return {"units": {self.name: {"command": actor("escapes")}}}
 
     def watch(self, fleet: Fleet) -> Seen:
-        fleet.wait(lambda: len(fleet.scratch.processes()) >= 5, "a child that ran away")
+        escaped = fleet.scratch.folder / ESCAPED
+        fleet.wait(escaped.exists, "a child that ran away")
         began = time.monotonic()
         fleet.scratch.kill_daemon()
-        left = fleet.scratch.processes()
+        left = {*fleet.scratch.processes(), *filter(is_alive, [int(escaped.read_text())])}
         if left:
             raise NotFired(f"still there after the daemon: {len(left)} processes")
         return Seen(time.monotonic() - began, "no process is left")

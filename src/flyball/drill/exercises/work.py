@@ -164,6 +164,9 @@ class Paused(Exercise):
 
         waits = fleet.reason(self.name, "waits_for_person", missed)
         fleet.gone(self.name)
+        fleet.stays_so()
+        if len(fleet.starts(self.name)) > 1:
+            raise NotFired("it was begun again without a person")
         if fleet.numbers.daemon.session_recovery.enabled and fleet.numbers.daemon.session_recovery.max_resume_attempts:
             fleet.ask("resume", units=[self.name])
             fleet.wait(lambda: len(fleet.starts(self.name)) > 1, "its resume by a person")
