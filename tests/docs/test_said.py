@@ -71,6 +71,8 @@ def _written_elsewhere() -> set[str]:
     return {shlex.join(found[1:]) for found in words if found and found[0].endswith("flyball")}
 
 
+SHARES: Final = 3
+"""Tests among which what looks is divided: each takes a few seconds, side by side."""
 EXAMPLES: Final = _examples()
 TEXTS: Final = _inline(ROOT / page for page in pages())
 MESSAGES: Final = _inline((ROOT / "src").rglob("*.py"))
@@ -159,17 +161,22 @@ def test_what_others_are_told_to_run(text: str) -> None:
     _parse(shlex.split(text))
 
 
-@pytest.mark.slow
-def test_what_looks() -> None:
-    """It is typed, and finds something to look at. With --check it may be that something needs a person."""
+def _looks() -> list[Command]:
+    """All that only looks, each once."""
     found = {command.text: command for command in (*EXAMPLES, *TEXTS) if LOOKS.match(command.text) and _whole(command)}
+    return [command for command in found.values() if not _is_spoken_of(_whole(command))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", range(SHARES))
+def test_what_looks(share: int) -> None:
+    """It is typed, and finds something to look at. With --check it may be that something needs a person."""
     with World() as world:
         typist = prepare(world)
-        for text, command in found.items():
-            if _is_spoken_of(_whole(command)):
-                continue
+        for command in _looks()[share::SHARES]:
             done = typist.type(command)
-            assert done.code in ((0, 1) if "--check" in text else (0,)), f"{command.page}: {text}: {done}"
+            allowed = (0, 1) if "--check" in command.text else (0,)
+            assert done.code in allowed, f"{command.page}: {command.text}: {done}"
         world.down()
         assert not world.left()
 
