@@ -62,6 +62,7 @@ bench: $(VENV)/dev $(VENV)/bench
 
 docs: $(VENV)/docs
 	$(BIN)/python tools/settings_reference.py
+	$(BIN)/python tools/codes_reference.py
 	$(BIN)/mkdocs build --quiet --strict
 
 # The pictures in docs/pictures/, from a real daemon and a real Chromium. It takes a minute.

@@ -95,6 +95,13 @@ def test_settings_page_is_up_to_date() -> None:
     assert (DOCS / "reference/settings.md").read_text() == made
 
 
+def test_pages_of_codes_are_up_to_date() -> None:
+    """They are made from what `flyball explain` shows. If this fails: `make docs`."""
+    made = runpy.run_path(str(ROOT / "tools/codes_reference.py"))
+    assert (DOCS / "reference/reasons.md").read_text() == made["reasons"]()
+    assert (DOCS / "reference/errors.md").read_text() == made["errors"]()
+
+
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
 def test_links_lead_somewhere(page: Path) -> None:
     """No link within the docs is dead."""

@@ -42,6 +42,7 @@ def test_why(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "  To go on: `flyball resume web`.",
     ):
         assert part in shown
+    assert shown.endswith("  More: `flyball explain paused`, `flyball explain quarantined`.\n")
 
 
 def test_why_it_waits(states: Path, capsys: pytest.CaptureFixture[str]) -> None:

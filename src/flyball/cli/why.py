@@ -177,6 +177,9 @@ def _remedies(unit: Mapping[str, Any], *, work: bool) -> Iterable[str]:
         remedies[f"What waits is run then; to forget it: `flyball queue {unit['name']} --clear`."] = None
     if remedies:
         yield from ("", strong("What to do:"), *(f"  {one_line(remedy)}" for remedy in remedies))
+    if given:
+        codes = dict.fromkeys(reason["code"] for reason in given)
+        yield "  More: " + ", ".join(f"`flyball explain {code}`" for code in codes) + "."
 
 
 def _until(reason: Mapping[str, Any], now: float) -> str:
