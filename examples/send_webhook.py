@@ -8,7 +8,6 @@ is sent again with the same id (`--id`) is taken once.
 
 import argparse
 import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -62,7 +61,7 @@ def main() -> int:
         parser.error(f"{asked.url!r} is not an address: it begins with http:// or https://")
     try:
         headers = headers_of(body, secret, asked.id, int(time.time()))
-    except binascii.Error:
+    except ValueError:
         parser.error("HOOK_SECRET begins with whsec_, and what follows is not base64")
     request = urllib.request.Request(asked.url, data=body, headers=headers)  # noqa: S310 - checked above
     try:

@@ -491,6 +491,15 @@ def test_twice(text: str, problem: str, tmp_path: Path) -> None:
     assert problem in found
 
 
+def test_a_hook_with_two_secrets(tmp_path: Path) -> None:
+    """While a secret is changed a rule has its hook twice: with the old one and with the new one."""
+    both = ", ".join(f"{{webhook: w, secret: {secret}}}" for secret in (SECRET, SECRET + "x"))
+    file = tmp_path / "flyball.yaml"
+    file.write_text(f"rules:\n  a: {{triggers: [{both}], {A}}}\n")
+    (rule,) = load(file).rules
+    assert [trigger.hook for trigger in rule.triggers if isinstance(trigger, Webhook)] == ["w", "w"]
+
+
 def test_secrets_are_not_repeated(tmp_path: Path) -> None:
     """Secrets appear in no error, whatever is wrong around them, and wherever they came from."""
     for text in (

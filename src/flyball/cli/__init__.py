@@ -45,6 +45,7 @@ PLAIN: Final = frozenset(
 
 COMMANDS: Final = {
     "run": ("flyball.cli.run:run", "Guard one command in the foreground."),
+    "demo": ("flyball.cli.demo:demo", "Show what it does, in a minute, and leave nothing behind."),
     "up": ("flyball.cli.up:up", "Start the daemon and all units of the settings."),
     "down": ("flyball.cli.up:down", "End all units and the daemon."),
     "reload": ("flyball.cli.up:reload", "Make the daemon apply what changed in the settings."),
@@ -91,6 +92,7 @@ COMMANDS: Final = {
     "schema": ("flyball.cli.schema:schema", "Print the JSON Schema of the settings, for editors."),
     "simulate": ("flyball.cli.simulate:simulate", "Show what the settings do to a unit that misbehaves."),
     "replay": ("flyball.cli.replay:replay", "Show what other settings would have made of what happened."),
+    "drill": ("flyball.cli.drill:drill", "Provoke every safeguard, and see it fire."),
     "completion": ("flyball.cli.completion:completion", "Print the completion script of a shell."),
 }
 """Each command: where it is found, and what it does."""
@@ -108,6 +110,7 @@ Commands:
 {chr(10).join(f"  {name:<10}  {does}" for name, (_, does) in COMMANDS.items())}
 
 Examples:
+  flyball demo                                 what is this, in a minute?
   flyball run -- my-agent --task x             guard one command
   flyball up -d                                run all units of my settings
   flyball status                               how are they?

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -9,8 +10,16 @@ from flyball.cli import BAD, FINE
 from flyball.config import DEFAULT, load
 from flyball.errors import SettingsError
 
+EXAMPLES: Final = """\
+\b
+Examples:
+  flyball check            the settings that are found
+  flyball check my.yaml    another file
+  flyball check --json     for a script
+"""
 
-@click.command()
+
+@click.command(epilog=EXAMPLES)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(file: Path | None, as_json: bool) -> int:

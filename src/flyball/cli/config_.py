@@ -14,7 +14,16 @@ VALUES_MAX: Final = 60
 the origins of the others stay in sight."""
 
 
-@click.command()
+EXAMPLES: Final = """\
+\b
+Examples:
+  flyball config                   every value in force
+  flyball config --origin          and where it came from
+  flyball config my.yaml --json    of another file, for a script
+"""
+
+
+@click.command(epilog=EXAMPLES)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--origin", is_flag=True, help="Say where each value came from.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

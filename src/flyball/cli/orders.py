@@ -81,6 +81,18 @@ Examples:
   flyball resume research-42 --checkpoint 3   from an earlier checkpoint
   flyball resume --user ann                   what was paused by --user
 """,
+    "start": """\
+\b
+Examples:
+  flyball start web worker    two units
+  flyball start --all         whatever is not held
+""",
+    "restart": """\
+\b
+Examples:
+  flyball restart web      one unit
+  flyball restart --all    one after the other is ended, then started
+""",
     "stop": """\
 \b
 Examples:
@@ -178,7 +190,16 @@ def _line(unit: Mapping[str, Any], now: float, *, starting: bool) -> str:
     return f"{unit['name']}: {coloured(unit['state'], unit['state'])}: {one_line(why(unit, now))}"
 
 
-@click.command()
+RESET_EXAMPLES: Final = """\
+\b
+Examples:
+  flyball reset 7f3a                    one failure, by its first digits
+  flyball reset --breaker provider:x    a circuit
+  flyball reset --all --dry-run         what would be forgotten
+"""
+
+
+@click.command(epilog=RESET_EXAMPLES)
 @click.argument("fingerprint", required=False, shell_complete=fingerprints)
 @click.option("--breaker", metavar="CIRCUIT", help="Close this circuit: provider:x, or fleet.")
 @click.option("--all", "everything", is_flag=True, help="All failures of all units.")

@@ -1,7 +1,7 @@
 """`flyball settle`: a person says what runs that died really used of what they had reserved."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -12,8 +12,17 @@ from flyball.cli.show import print_json
 from flyball.control.text import one_line
 from flyball.core.amounts import amounts_text
 
+EXAMPLES: Final = """\
+\b
+Examples:
+  flyball settle                             who holds what
+  flyball settle shop                        all that is reserved was spent
+  flyball settle shop --usd 0.02             two cents were
+  flyball settle shop --nothing --dry-run    what that would settle
+"""
 
-@click.command()
+
+@click.command(epilog=EXAMPLES)
 @click.argument("unit", required=False, shell_complete=unit_names)
 @click.option("--usd", metavar="AMOUNT", help="So many dollars were spent in all.")
 @click.option("--used", metavar="METER=AMOUNT", multiple=True, help="So much of another meter was used.")

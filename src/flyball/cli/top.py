@@ -55,6 +55,10 @@ _KEY: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Z]|.", re.DOTALL)
 
 EXAMPLES: Final = """\
 \b
+Examples:
+  flyball top    until q
+
+\b
 Keys:
   j k, arrows, PgUp PgDn, g G   move
   /                             filter by name, state, kind, user, host or reason; Esc clears it

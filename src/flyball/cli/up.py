@@ -46,7 +46,7 @@ Examples:
 """
 
 
-def _address(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+def listen_address(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
     from flyball.config.http_settings import http_address  # noqa: PLC0415 - only if it is given
 
     try:
@@ -62,7 +62,7 @@ def _address(_: click.Context, __: click.Parameter, given: str | None) -> str | 
 )
 @click.option(
     "--http",
-    callback=_address,
+    callback=listen_address,
     metavar="ADDRESS",
     help="Where the page and its API are: a host and a port, or off. Not given: by the settings.",
 )
@@ -150,7 +150,15 @@ def _seconds(_: click.Context, __: click.Parameter, given: str) -> float:
         raise click.BadParameter(str(error)) from None
 
 
-@click.command()
+DOWN_EXAMPLES: Final = """\
+\b
+Examples:
+  flyball down                 end all, as long as it takes, up to a minute
+  flyball down --timeout 5m    wait longer for units that end slowly
+"""
+
+
+@click.command(epilog=DOWN_EXAMPLES)
 @click.option("--timeout", callback=_seconds, default="60s", metavar="TIME", help="How long to wait; 60s if not given.")
 def down(timeout: float) -> int:
     """End all units in order, then the daemon; return when all are gone.
@@ -199,7 +207,15 @@ def _gone_by(pid: int, until: float) -> bool:
     return False
 
 
-@click.command()
+RELOAD_EXAMPLES: Final = """\
+\b
+Examples:
+  flyball check     is the file good?
+  flyball reload    apply what changed in it
+"""
+
+
+@click.command(epilog=RELOAD_EXAMPLES)
 def reload() -> int:
     """Make the daemon apply what changed in its settings.
 

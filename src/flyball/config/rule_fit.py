@@ -49,14 +49,18 @@ def faults(rules: Sequence[Rule], units: Collection[str], listen: str) -> list[F
     """All that is wrong with rules beside each other."""
     found: list[Fault] = []
     names = {rule.name for rule in rules}
-    hooks: dict[str, str] = {}
+    hooks: dict[str, tuple[str, str]] = {}
+    secrets: set[tuple[str, str]] = set()
     for rule in rules:
         found += _names(rule, units)
         for place, trigger in enumerate(rule.triggers):
             if isinstance(trigger, Webhook):
                 here = f"rules.{rule.name}.triggers[{place}]"
-                first = hooks.setdefault(trigger.hook, here)
-                if first != here:
+                owner, first = hooks.setdefault(trigger.hook, (rule.name, here))
+                # A rule has a hook twice while its secret is changed.
+                is_known = owner != rule.name or (trigger.hook, trigger.secret) in secrets
+                secrets.add((trigger.hook, trigger.secret))
+                if is_known:
                     path = ("rules", rule.name, "triggers", place, "webhook")
                     found.append(Fault(path, f"there is a webhook {trigger.hook!r} already, in {first}"))
         found += _units(rule, names, units)

@@ -1,0 +1,1 @@
+"""What README and docs tell people to type is typed here. Where to add something: `tables.py`."""
