@@ -1,13 +1,17 @@
 """The docs are tested: every setting, event, policy and reason code has its place in them, and no other has."""
 
 import ast
+import json
 import re
 import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from flyball.cli import COMMANDS
+from flyball.cli.simulate import simulate
 from flyball.core.event import AnyEvent, Cause, Work
 from flyball.policies import ALL
 
@@ -89,10 +93,69 @@ def test_every_policy_has_its_heading() -> None:
     assert sorted(headings) == sorted(policy.__module__.rsplit(".", 1)[1] for policy in ALL)
 
 
-def test_settings_page_is_up_to_date() -> None:
-    """The page is made from the table of settings. If this fails: `make docs`."""
-    made = runpy.run_path(str(ROOT / "tools/settings_reference.py"))["page"]()
-    assert (DOCS / "reference/settings.md").read_text() == made
+@pytest.mark.parametrize("page", ["settings", "commands", "metrics", "api", "architecture"])
+def test_reference_is_up_to_date(page: str) -> None:
+    """What it says of settings, commands, metrics, the API and layers is made from them. If this fails: `make docs`."""
+    tool = runpy.run_path(str(ROOT / f"tools/{page}_reference.py"))
+    assert tool["PAGE"].read_text() == tool["page"]()
+
+
+def test_every_command_is_in_the_overview() -> None:
+    """Whoever looks for a command finds it before the first heading, with whether it needs a daemon."""
+    overview = (DOCS / "reference/commands.md").read_text().partition("\n## ")[0]
+    assert [name for name in COMMANDS if f"`{name}`](#{name})" not in overview] == []
+
+
+def test_every_module_has_its_place() -> None:
+    """Where things are says so of each module and package that there is."""
+    places = (DOCS / "architecture.md").read_text().partition("## Where things are")[2].partition("\n## ")[0]
+    found = {path.name for path in (ROOT / "src/flyball").iterdir() if not path.name.startswith("_")} - {"py.typed"}
+    assert [name for name in sorted(found) if not re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", places)] == []
+
+
+def test_every_option_says_what_it_does() -> None:
+    """In `--help`, and so in the reference."""
+    rows = re.findall(
+        r"^\| (?:`|<code>)(-.+?)(?:`|</code>) \| (.*) \|$", (DOCS / "reference/commands.md").read_text(), re.MULTILINE
+    )
+    assert len(rows) > 100
+    assert [option for option, says in rows if not says.strip()] == []
+
+
+def simulated(*asked: str) -> dict[str, Any]:
+    """What `flyball simulate` says to that, with the default settings."""
+    done = CliRunner().invoke(simulate, [*asked, "--json"], standalone_mode=False, catch_exceptions=False)
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("asked", "held_by", "starts"),
+    [
+        ("always-fails --uptime 29s", ["quarantine"], 6),
+        ("flaps", ["flapping"], 7),
+        ("always-fails --uptime 45s --changing-error", ["restart"], 51),
+        ("fails-once-a-day --days 30", [], 30),
+        ("cascade --units 50", [], 99),
+    ],
+)
+def test_tuning_says_what_simulate_says(
+    asked: str, held_by: list[str], starts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The numbers around the pictures are those of the simulation, and each of these has its picture."""
+    monkeypatch.chdir(tmp_path)
+    said = simulated(*asked.split())
+    assert (said["held_by"], said["starts"]) == (held_by, starts)
+    assert said["bound"]["starts"] == 51
+    page = (DOCS / "tuning.md").read_text()
+    assert f"$ flyball simulate {asked}\n```\n\n![" in page
+
+
+def test_pages_of_codes_are_up_to_date() -> None:
+    """They are made from what `flyball explain` shows. If this fails: `make docs`."""
+    made = runpy.run_path(str(ROOT / "tools/codes_reference.py"))
+    assert (DOCS / "reference/reasons.md").read_text() == made["reasons"]()
+    assert (DOCS / "reference/errors.md").read_text() == made["errors"]()
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)

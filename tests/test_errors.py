@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import flyball
-from flyball.errors import FlyballError
+from flyball.control.context import CommandError
+from flyball.errors import FlyballError, StoreFull, StoreReadOnly
 
 SOURCE = Path(inspect.getfile(flyball)).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -46,3 +47,13 @@ def test_every_error_has_a_remedy(path: Path) -> None:
         and not any(keyword.arg == "remedy" for keyword in call.keywords)
     ]
     assert without == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "topic"),
+    [(FlyballError, ""), (StoreFull, "store_full"), (StoreReadOnly, "store_read_only"), (CommandError, "")],
+)
+def test_each_kind_has_its_topic(kind: type[FlyballError], topic: str) -> None:
+    """It is made of its name, so that it stays; the code of a command's error is that error's own."""
+    assert kind.topic == topic
+    assert CommandError("no_daemon", "none").topic == "no_daemon"

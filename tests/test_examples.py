@@ -16,7 +16,6 @@ SAYS = {
     "agents/fleet.py": "held for a person",
     "agents/circles.py": "going_in_circles",
     "calls.py": "",
-    "night/__main__.py": "quarantined",
 }
 """What each is there to show."""
 
@@ -33,7 +32,6 @@ ELSEWHERE = {
     "agents/budget.py",
     "celery/poison.py",
     "dbos/poison.py",
-    "night/worker.py",
     "send_webhook.py",
     "sessions/worker.sh",
     ENDLESS,

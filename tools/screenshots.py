@@ -1,5 +1,5 @@
-"""The pictures of the page in the documentation: from a real daemon, with a fleet that shows every state, in a real
-Chromium.
+"""The pictures of the page and of the terminal in the documentation: from a real daemon, with a fleet that shows every
+state, in a real Chromium, and on a real terminal.
 
     python -m tools.screenshots
 
@@ -18,6 +18,7 @@ from tests.daemon.rule_site import fire, runs
 from tests.daemon.site import QUICK, until
 from tests.page.live import LiveSite
 from tests.page.stage import DESKTOP, PHONE, Visit, chromium
+from tools.terminal_picture import Shown, draw, run
 
 from flyball.runtimes.rule.browser import find_browser
 
@@ -53,6 +54,13 @@ PAGES: Final = (
     ("audit", "audit", DESKTOP, "dark"),
 )
 """Name, page, size, theme."""
+COLUMNS: Final = 124
+"""Of the terminal: as many as can be read on a page."""
+TERMINALS: Final = {
+    "terminal": ("status", "coder-3", "nightly-refactor", "scraper", "triage-bot"),
+    "terminal-why": ("why", "coder-3", "-n", "2"),
+}
+"""What is asked there."""
 WHOLE: Final = frozenset({"overview", "overview-light"})
 """Pictures of all that there is, also below the edge of the window: every state is in the table."""
 
@@ -154,6 +162,11 @@ def main() -> int:
         site = LiveSite(Path(folder))
         try:
             begin(site)
+            for name, asked in TERMINALS.items():
+                printed = run([sys.executable, "-m", "flyball", *asked], env=site.env, cwd=site.folder, columns=COLUMNS)
+                shown = Shown(" ".join(("flyball", *asked)), printed)
+                (FOLDER / f"{name}.svg").write_text(draw([shown], COLUMNS), encoding="utf-8")
+                print(f"docs/pictures/{name}.svg")
             for picture in PAGES:
                 take(browser, site, picture)
                 print(f"docs/pictures/{picture[0]}.png")

@@ -376,7 +376,7 @@ class Daemon:
 
     async def _ping(self, _who: str, _args: Args) -> dict[str, Any]:
         running = {} if self._away else pids(self._fleet.posts)
-        return {"pid": os.getpid(), "guardian": os.getppid(), "pids": running}
+        return {"pid": os.getpid(), "guardian": os.getppid(), "pids": running, "version": __version__}
 
     async def _down(self, who: str, _args: Args) -> dict[str, Any]:
         # Soon, and not at once: whoever asks is answered first, and the store still takes the line of the audit trail.

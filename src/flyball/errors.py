@@ -1,6 +1,7 @@
 """What an exception means here. A refusal is not an exception: it is a decision.
 
-Each error says what was wrong, where, and what to do. The command line prints it without a traceback.
+Each error says what was wrong, where, and what to do. The command line prints it without a traceback. Each kind of
+error has a topic, which never changes: `flyball explain TOPIC` is its page.
 """
 
 
@@ -8,6 +9,14 @@ class FlyballError(Exception):
     """Something is wrong that a person can put right. The text says what and where, `remedy` what to do."""
 
     remedy: str = ""
+    topic: str = ""
+    """By which its page is found; nothing: its text says all there is. A kind of error has its own name: StoreFull has
+    `store_full`."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "topic" not in cls.__dict__:
+            cls.topic = "".join(f"_{char.lower()}" if char.isupper() else char for char in cls.__name__).lstrip("_")
 
     def __init__(self, text: str, *, remedy: str = "") -> None:
         super().__init__(text)

@@ -19,7 +19,7 @@ from flyball.control.log_lines import named
 from flyball.control.news import News
 from flyball.control.text import describe, one_line
 from flyball.core.decision import Decision
-from flyball.core.event import Beat, Cause, Event, Exited
+from flyball.core.event import Beat, Booted, Cause, Event, Exited
 from flyball.core.time import Span
 from flyball.errors import FlyballError
 from flyball.governor import Governor
@@ -124,7 +124,8 @@ class Fleet:
             gone=lambda holder: holder in lost or self.gone(holder),
         )
         if not decision.proceeds:
-            log.warning("nothing is started: %s", "; ".join(reason.text for reason in decision.reasons))
+            said = "; ".join(f"{reason.code}: {reason.text}" for reason in decision.reasons)
+            log.warning("nothing is started: %s", said, extra=named("", Booted(), decision))
         changed = await self.revise(self.plan.units)
         if self._placed:
             return
@@ -395,7 +396,8 @@ class Fleet:
         """One line, if it is news."""
         if self._news.hear(name, event, decision):
             text = one_line(describe(event, decision, self.governor.clock.now()))
-            log.info("%s %s", name, text, extra=named(name, event, decision))
+            number = self._news.number(name, event, decision)
+            log.info("%s %s%s", name, text, number, extra=named(name, event, decision))
 
 
 def _items_of(plan: Plan) -> dict[str, str]:

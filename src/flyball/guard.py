@@ -493,7 +493,8 @@ class Guard:
     def _say(self, name: str, event: Event, decision: Decision) -> None:
         """One line, if it is news."""
         if self._news.hear(name, event, decision):
-            log.info("%s %s", name, one_line(describe(event, decision, self.governor.clock.now())))
+            text = one_line(describe(event, decision, self.governor.clock.now()))
+            log.info("%s %s%s", name, text, self._news.number(name, event, decision))
 
 
 @contextmanager

@@ -116,20 +116,24 @@ class Scratch:
 
     def processes(self) -> list[int]:
         """Whatever runs here, also what nobody looks after."""
-        mark = f"{MARK}={self.folder}".encode()
-        return [pid for pid in _pids() if pid != os.getpid() and mark in _environment(pid) and is_alive(pid)]
+        return _processes_of(self.folder)
 
     def clean(self) -> None:
         """Nothing is left: no process, no folder. For who is in a hurry, or finds that something went wrong."""
-        ends = time.monotonic() + GONE_WITHIN
-        while (left := self.processes()) and time.monotonic() < ends:
-            for pid in left:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-            time.sleep(LOOK_EVERY)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        sweep(self.folder)
+
+
+def sweep(folder: Path) -> None:
+    """End whatever runs in that scratch folder, and remove it; also when who made it is gone."""
+    ends = time.monotonic() + GONE_WITHIN
+    while (left := _processes_of(folder)) and time.monotonic() < ends:
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(LOOK_EVERY)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def wait(there: Callable[[], T | None], within: float, what: str) -> T:
@@ -159,6 +163,11 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _processes_of(folder: Path) -> list[int]:
+    mark = f"{MARK}={folder}".encode()
+    return [pid for pid in _pids() if pid != os.getpid() and mark in _environment(pid) and is_alive(pid)]
 
 
 def _pids() -> list[int]:

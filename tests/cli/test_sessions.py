@@ -85,7 +85,7 @@ def test_json(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
         _out_of_resumes(made)
     assert main(["sessions", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert set(said) == {"sessions", "layers", "counts", "left_out", "at"}
+    assert set(said) == {"sessions", "layers", "costly", "counts", "left_out", "at"}
     [one] = said["sessions"]
     assert set(one) == FIELDS
     assert (one["id"], one["status"], one["failure_reason"], one["resumes"]) == (

@@ -42,6 +42,7 @@ def test_why(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "  To go on: `flyball resume web`.",
     ):
         assert part in shown
+    assert shown.endswith("  More: `flyball explain paused`, `flyball explain quarantined`.\n")
 
 
 def test_why_it_waits(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,6 +54,21 @@ def test_why_it_waits(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "web is cooling since " in shown
     assert "flap 1 of 5: waits 30 s (until " in shown
+
+
+def test_what_is_held_does_not_start_by_itself(states: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a person is waited for, reasons to wait are shown, but nobody is told that it starts again by itself."""
+    with scene(states) as made:
+        made.at(HOUR * 7)
+        for lives in (HOUR, HOUR, HOUR, HOUR, HOUR):
+            made.fail("web", "abcdef0123456789", lives=lives)
+        made.at(0)
+        made.fail("web", "abcdef0123456789", lives=0)
+    assert main(["why", "web"]) == 0
+    shown, _, remedies = capsys.readouterr().out.partition("What to do:")
+    assert "cooldown: wait: " in shown
+    assert "by itself" not in remedies
+    assert "`flyball reset abcdef01`" in remedies
 
 
 def test_why_it_is_healthy(states: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -178,3 +178,13 @@ def test_table() -> None:
     assert lines[1] == "x" * 59 + "…  why"
     assert lines[2].index("why") == lines[0].index("B") == 62
     assert all(len(line) <= 20 for line in table(("A", "B"), [("name", "z" * 100)], 20))
+
+
+def test_a_narrow_table_keeps_its_last_column() -> None:
+    """The widest column gives way, so that why something is so can be read; names are never cut."""
+    name, text = "a-unit-with-a-rather-long-name", "6 failures of RuntimeError: not found"
+    lines = table(("UNIT", "LAST EXIT", "WHY"), [(name, "e" * 60, text)], 100)
+    assert lines[1].startswith(f"{name}  eee")
+    assert lines[1].endswith("…")
+    assert "6 failures of RuntimeError: not" in lines[1]
+    assert max(len(line) for line in lines) <= 100

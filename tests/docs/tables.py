@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.control.fleet import run_on, three_hosts
 from tests.control.scene import Scene
-from tests.docs.pages import Command
+from tests.docs.pages import Command, blocks
 from tests.docs.world import SECRET, everything
 
 
@@ -37,6 +37,9 @@ EXCEPTED: Final = (
     Excepted(r"temporal ", "Temporal's own; the reset by its API", "tests/integrations/temporal/test_kills.py"),
     Excepted(r"python examples/agents/budget\.py", "done there", "tests/durability/test_money.py"),
     Excepted(r"python examples/fleet/three_hosts\.py", "takes half a minute", "tests/fleet/test_example.py"),
+    Excepted(
+        r"flyball drill\b(?!.*--list)", "two safeguards are out of reach in this world", "tests/drill/test_drill.py"
+    ),
     Excepted(r"FLYBALL_FLEET_SEEDS=100 ", "takes hours; CI runs fewer seeds", "tests/fleet/test_schedules.py"),
     Excepted(r"python examples/deliberation --model ", "needs a model that is paid for; --offline is the same program"),
 )
@@ -46,6 +49,7 @@ CODES: Final[Mapping[tuple[str, str], int]] = {
     ("docs/how-to/agent-cli-overnight.md", "flyball run"): 75,  # the page is about what is held in the end
     ("docs/how-to/deliberation.md", "DELIBERATION_TIMEOUT_SECONDS=2"): 3,  # timed_out
     ("docs/how-to/terminal.md", "flyball status --check"): 1,  # something needs a person
+    ("docs/tutorial.md", "flyball run --name agent --deadline"): 75,  # the first time it is held in the end
 }
 """Exit codes other than 0, by page and how the command begins."""
 
@@ -91,12 +95,17 @@ def of_temporal(scene: Scene) -> None:
 RUNS: Final = gzip.compress(
     b'{"source": "my-agent", "run": "1", "steps": [{"tool": "bash", "args": "ls", "result": "src", "reward": 0.0}]}\n'
 )
+SAVED: Final = [block.text for block in blocks("docs/tutorial.md") if block.language == "python"]
+"""The programs that the tutorial has people save, as it shows them."""
 STRICT: Final = "quarantine: {max_failures_before_quarantine: 3}\n"
 
 PAGES: Final[Mapping[str, Page]] = {
-    "README.md": Page(own_settings=False),  # its rule goes to a shop and a bank
+    "README.md": Page(first={"flyball up": "cp my.yaml flyball.yaml"}),  # what `init` wrote has no units yet
     "docs/how-to/agent-cli-overnight.md": Page(
         past=nothing, daemon=False, programs={"my-agent": "#!/bin/sh\nexit 3\n"}
+    ),
+    "docs/how-to/demo.md": Page(  # the demo ends where there is no terminal; these stand for its units
+        settings={"units": {name: {"command": ["sleep", "1000"]} for name in ("invoice-parser", "mail-triage")}}
     ),
     "docs/how-to/fleet.md": Page(daemon=False),  # it has a PostgreSQL
     "docs/how-to/hosts.md": Page(past=of_hosts, daemon=False),
@@ -107,6 +116,12 @@ PAGES: Final[Mapping[str, Page]] = {
     "docs/how-to/session-units.md": Page(inside=True, files={"state.part": "{}"}, own_settings=False),
     "docs/how-to/temporal.md": Page(past=of_temporal),
     "docs/how-to/webhooks.md": Page(env={"HOOK_SECRET": SECRET, "HOOK_SECRET_NEW": SECRET}),
+    "docs/tutorial.md": Page(
+        past=nothing,
+        daemon=False,
+        own_settings=False,  # it writes them
+        files=dict(zip(("agent.py", "listen.py"), SAVED, strict=True)),
+    ),
 }
 
 

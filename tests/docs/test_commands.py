@@ -65,7 +65,7 @@ def _advice(command: Command, done: Done) -> str:
 
 def _missing(command: Command, done: Done) -> list[str]:
     """Heads of tables, lines of plain words, and keys of JSON that the page shows and the command does not print."""
-    printed = " ".join(done.out.split())
+    printed = " ".join(f"{done.out} {done.err}".split())
     shown = [" ".join(line.split()) for line in command.shown.splitlines()]
     missing = [line for line in shown if re.fullmatch(PLAIN_WORDS, line) and line not in printed]
     if command.shown.startswith("{"):

@@ -108,6 +108,18 @@ def test_three_trials_at_a_time() -> None:
     assert walk.start(run="t4").proceeds
 
 
+@pytest.mark.parametrize(("recovery", "asks_after"), [(4, 4), (60, 60), (600, 60)])
+def test_who_waits_for_trials_asks_again(recovery: int, asks_after: int) -> None:
+    """Trials may end at any time, and nobody is told: who waits for them asks again after as long as the circuit stays
+    open, and at the latest when the first of them passes."""
+    walk = opened(Breaker(recovery=recovery * SECOND)).pass_(recovery)
+    for number in range(3):
+        walk.start(run=f"t{number}")
+    decision = walk.start(run="t3")
+    assert decision.codes == ("circuit_half_open",)
+    assert decision.until - walk.now == asks_after * SECOND
+
+
 def test_three_successes_close_it() -> None:
     """Two do not."""
     walk = half_open()

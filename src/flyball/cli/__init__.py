@@ -28,9 +28,24 @@ FAILED: Final = 1
 BAD: Final = 2
 INTERRUPTED: Final = 130
 CUT_OFF: Final = 141
+PLAIN: Final = frozenset(
+    (
+        "ambiguous",
+        "bad_argument",
+        "bad_line",
+        "bad_settings",
+        "exists",
+        "failed",
+        "not_found",
+        "settings_error",
+        "unknown_unit",
+    )
+)
+"""Topics of errors whose text says all there is: no page is offered with them."""
 
 COMMANDS: Final = {
     "run": ("flyball.cli.run:run", "Guard one command in the foreground."),
+    "demo": ("flyball.cli.demo:demo", "Show what it does, in a minute, and leave nothing behind."),
     "up": ("flyball.cli.up:up", "Start the daemon and all units of the settings."),
     "down": ("flyball.cli.up:down", "End all units and the daemon."),
     "reload": ("flyball.cli.up:reload", "Make the daemon apply what changed in the settings."),
@@ -69,11 +84,15 @@ COMMANDS: Final = {
     "ack": ("flyball.cli.acknowledge:ack", "Say that you have seen a problem."),
     "snooze": ("flyball.cli.acknowledge:snooze", "Hear no more of a problem for a while."),
     "report": ("flyball.cli.report:report", "Tell flyball, from inside a unit, what it does."),
+    "init": ("flyball.cli.init:init", "Write a first settings file, with what is found here."),
+    "doctor": ("flyball.cli.doctor:doctor", "Say what is wrong with this machine and these settings."),
+    "explain": ("flyball.cli.explain:explain", "Say what a code means, why, and what to do."),
     "check": ("flyball.cli.check:check", "Say what is wrong with a settings file."),
     "config": ("flyball.cli.config_:config", "Show every effective setting and where it came from."),
     "schema": ("flyball.cli.schema:schema", "Print the JSON Schema of the settings, for editors."),
     "simulate": ("flyball.cli.simulate:simulate", "Show what the settings do to a unit that misbehaves."),
     "replay": ("flyball.cli.replay:replay", "Show what other settings would have made of what happened."),
+    "drill": ("flyball.cli.drill:drill", "Provoke every safeguard, and see it fire."),
     "completion": ("flyball.cli.completion:completion", "Print the completion script of a shell."),
 }
 """Each command: where it is found, and what it does."""
@@ -91,10 +110,14 @@ Commands:
 {chr(10).join(f"  {name:<10}  {does}" for name, (_, does) in COMMANDS.items())}
 
 Examples:
+  flyball demo                                 what is this, in a minute?
   flyball run -- my-agent --task x             guard one command
   flyball up -d                                run all units of my settings
   flyball status                               how are they?
   flyball why web                              why does it not run?
+  flyball init                                 write a first settings file
+  flyball doctor                               what is wrong with this machine?
+  flyball explain quarantined                  what does this code mean?
   flyball check                                what is wrong with my settings?
   flyball config --origin                      which settings are in force, and why?
   flyball simulate always-fails --uptime 29s   what happens to a unit that always fails?
@@ -144,6 +167,8 @@ def _print(error: FlyballError) -> None:
         sys.stderr.write(f"error: {_printable(line)}\n")
     if error.remedy:
         sys.stderr.write(f"{_printable(error.remedy)}\n")
+    if error.topic and error.topic not in PLAIN:
+        sys.stderr.write(f"More: flyball explain {_printable(error.topic)}\n")
 
 
 def _printable(text: str) -> str:

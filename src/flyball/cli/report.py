@@ -70,7 +70,12 @@ def _seconds(_: click.Context, __: click.Parameter, given: str | None) -> float 
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 _timeout_option = click.option(
-    "--timeout", type=click.FloatRange(0, 600, min_open=True), default=ANSWER_MAX, show_default=True, metavar="SECONDS"
+    "--timeout",
+    type=click.FloatRange(0, 600, min_open=True),
+    default=ANSWER_MAX,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the answer.",
 )
 
 

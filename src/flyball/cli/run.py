@@ -102,7 +102,7 @@ class _Run(click.Command):
 
 
 @click.command(cls=_Run, epilog=EXAMPLES, context_settings={"allow_interspersed_args": False})
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.option("--name", callback=_name, help="What its history is kept under; not given: the command's own name.")
 @click.option("--deadline", callback=_span, metavar="TIME", help="How long one run may last: 90s, 10m, 2h.")
 @click.option("--idle", callback=_span, metavar="TIME", help="How long it may give no sign of life.")

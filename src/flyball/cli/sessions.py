@@ -73,6 +73,9 @@ def _print(said: Mapping[str, Any], *, some: bool) -> None:
     for line, one in zip(lines[1:], found, strict=True):
         before, word, after = line.partition(f"  {one['status']}")
         click.echo(before + coloured(word, one["status"]) + after)
+    for one in said["costly"]:
+        spent, usual = amount_text(MONEY, one["spent"]), amount_text(MONEY, one["usual"])
+        click.echo(f"{one['id']} spent {spent}, {one['spent'] / one['usual']:.0f} times the usual {usual}.")
     if said["left_out"]:
         click.echo(f"{said['left_out']} that did not change for longer are not shown: `flyball sessions --all`.")
 

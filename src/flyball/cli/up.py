@@ -46,7 +46,7 @@ Examples:
 """
 
 
-def _address(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+def listen_address(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
     from flyball.config.http_settings import http_address  # noqa: PLC0415 - only if it is given
 
     try:
@@ -62,7 +62,7 @@ def _address(_: click.Context, __: click.Parameter, given: str | None) -> str | 
 )
 @click.option(
     "--http",
-    callback=_address,
+    callback=listen_address,
     metavar="ADDRESS",
     help="Where the page and its API are: a host and a port, or off. Not given: by the settings.",
 )

@@ -166,8 +166,15 @@ def _opinions(opinions: Iterable[Mapping[str, Any]], now: float) -> Iterable[str
 
 
 def _remedies(unit: Mapping[str, Any], *, work: bool) -> Iterable[str]:
-    """What its reasons say. A piece of work is not started again but resumed, which is said by itself."""
-    given = [reason for reason in unit["reasons"] if reason["remedy"] and not (work and reason["policy"] == "restart")]
+    """What its reasons say. A piece of work is not started again but resumed, which is said by itself; and what is held
+    does not start again by itself, as reasons to wait say."""
+    given = [
+        reason
+        for reason in unit["reasons"]
+        if reason["remedy"]
+        and not (work and reason["policy"] == "restart")
+        and not (unit["held"] and reason["verb"] == "wait")
+    ]
     remedies = dict.fromkeys(reason["remedy"] for reason in given)
     several = len(unit["questions"]) > 1
     for question in unit["questions"]:
@@ -177,6 +184,9 @@ def _remedies(unit: Mapping[str, Any], *, work: bool) -> Iterable[str]:
         remedies[f"What waits is run then; to forget it: `flyball queue {unit['name']} --clear`."] = None
     if remedies:
         yield from ("", strong("What to do:"), *(f"  {one_line(remedy)}" for remedy in remedies))
+    if given:
+        codes = dict.fromkeys(reason["code"] for reason in given)
+        yield "  More: " + ", ".join(f"`flyball explain {code}`" for code in codes) + "."
 
 
 def _until(reason: Mapping[str, Any], now: float) -> str:

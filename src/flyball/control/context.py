@@ -44,11 +44,13 @@ class Right(IntEnum):
 
 
 class CommandError(FlyballError):
-    """A command cannot be done as it was given. `code` is for machines."""
+    """A command cannot be done as it was given. `code` is for machines, and the topic of its page."""
+
+    topic = ""
 
     def __init__(self, code: str, text: str, *, remedy: str = "") -> None:
         super().__init__(text, remedy=remedy)
-        self.code = code
+        self.code = self.topic = code
 
 
 class Named(Protocol):

@@ -12,7 +12,7 @@ from flyball.control.past import RULE
 from flyball.control.post_mortem import post_mortem
 from flyball.control.problems import HOST, listed, of_fleet, of_unit, seen_by_people
 from flyball.control.rules import view as rule_view
-from flyball.control.sessions import checkpoint_of, fired, kind_of, known_session
+from flyball.control.sessions import checkpoint_of, costly, fired, kind_of, known_session
 from flyball.control.sessions import view as session_view
 from flyball.control.shapes import HostDetail, HostView, SessionWord
 from flyball.control.text import entry_data
@@ -96,6 +96,7 @@ def sessions(context: Context, args: Args) -> Any:
     return {
         "sessions": shown,
         "layers": fired(look, shown),
+        "costly": costly(found),
         "counts": dict(sorted(Counter(str(view.status) for view in shown).items())),
         "left_out": len(units) - len(newest),
         "at": look.now / SECOND,

@@ -2,6 +2,7 @@
 people see: from the policies' states, and, where these forget when a run is over, from the journal."""
 
 from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import Final
 
 from flyball.control import story
@@ -9,6 +10,7 @@ from flyball.control.context import found, unknown_unit
 from flyball.control.shapes import (
     AmountView,
     CheckpointView,
+    CostlyView,
     CountView,
     DeadlineView,
     PauseView,
@@ -49,6 +51,13 @@ WANTS_A_PERSON: Final = (
 )
 """What a person should look at, besides what is held."""
 
+COMPARED_MIN: Final = 7
+"""Sessions that spent something before they are compared: one, and six to compare it with, as of an agent's hours."""
+COSTLY_FACTOR: Final = 4
+"""So many times what is usual is far more; as of an agent's hours, too."""
+COSTLY_MIN: Final = 100_000
+"""Less than a tenth of a dollar is never much."""
+
 
 def kind_of(look: Look, unit: str) -> str:
     """`session`, `graph` or `call`; nothing if that unit is no piece of work."""
@@ -71,6 +80,18 @@ def fired(look: Look, sessions: Iterable[SessionView]) -> dict[str, int]:
     """How often each layer ended one of these sessions, as far as the journal was read."""
     pasts = [look.past.of(session.id).fired for session in sessions]
     return {str(layer): sum(past.get(layer, 0) for past in pasts) for layer in LAYERS}
+
+
+def costly(sessions: Sequence[SessionView]) -> tuple[CostlyView, ...]:
+    """Those that cost far more than the others of them usually do, the dearest first. Budgets stop them; this finds the
+    one to look at."""
+    spent = {one.id: one.budget.spent for one in sessions if one.budget is not None and one.budget.spent}
+    if len(spent) < COMPARED_MIN:
+        return ()
+    usual = round(median(spent.values()))
+    dear = [name for name, cost in spent.items() if cost > max(COSTLY_MIN, COSTLY_FACTOR * usual)]
+    dear.sort(key=lambda name: (-spent[name], name))
+    return tuple(CostlyView(id=name, spent=spent[name], usual=usual) for name in dear)
 
 
 def view(look: Look, unit: str, told: Story | None = None) -> SessionView:

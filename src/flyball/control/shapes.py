@@ -403,6 +403,15 @@ class SessionView(View, frozen=True, kw_only=True):
     """When its last run ended; none if it runs, or never ran."""
 
 
+class CostlyView(View, frozen=True, kw_only=True):
+    """A session that cost far more than others. In millionths."""
+
+    id: str
+    spent: int
+    usual: int
+    """The median of all that were looked at."""
+
+
 class TimeView(View, frozen=True, kw_only=True):
     """Where the time of a session went: steps of one pattern."""
 

@@ -46,6 +46,10 @@ SHORT: Final = 8
 fleets, and then more digits are asked for."""
 CELL_MAX: Final = 60
 """Characters of one cell of a table that is not the last."""
+LAST_MIN: Final = 32
+"""Characters that are kept for the last column where a terminal is narrow: it says why, in a few words."""
+NARROW_MIN: Final = 24
+"""No column is made narrower than this for it: the longest state with `(running)` fits."""
 
 
 def short(fingerprint: str) -> str:
@@ -312,10 +316,14 @@ def one_line(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
-    """Lines of a table; the last column is cut off at the width."""
+    """Lines of a table; the last column is cut off at the width. It keeps some room: before that the others but the
+    first, which names what people type, are made narrower, the widest first."""
     cells = [[one_line(cell) for cell in row] for row in (head, *rows)]
     last = len(head) - 1
     widths = [min(CELL_MAX, max(len(row[place]) for row in cells)) for place in range(last)]
+    wanted = min(LAST_MIN, max(len(row[last]) for row in cells))
+    while width is not None and sum(widths) + 2 * last + wanted > width and max(widths[1:], default=0) > NARROW_MIN:
+        widths[1 + widths[1:].index(max(widths[1:]))] -= 1
     lines = []
     for row in cells:
         line = "  ".join([*(f"{_cut(row[place], widths[place]):<{widths[place]}}" for place in range(last)), row[last]])

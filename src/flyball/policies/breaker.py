@@ -92,9 +92,9 @@ class Breaker:
         in_flight = [at for at in state.trials.values() if not self._lasted(at, now)]
         if len(in_flight) > self.trials_max:
             text = f"circuit half-open: {self.trials_max} trial {what} are in flight already"
-            until = later(min(in_flight), self.trial_passes_after)
-            if self.at is Gate.STEP:
-                until = min(until, later(now, STEP_LASTS))
+            # Trials may end long before they pass: who waits for them looks again as soon as it would while it is open.
+            soon = STEP_LASTS if self.at is Gate.STEP else self.recovery
+            until = min(later(min(in_flight), self.trial_passes_after), later(now, soon))
             return wait(until, Reason(self.name, "circuit_half_open", text, remedy))
         return proceed(allowance=Allowance(1)) if self.at is Gate.STEP else PROCEED
 

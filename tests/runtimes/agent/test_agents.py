@@ -58,7 +58,7 @@ def test_deaths(error: BaseException | None, cause: str, restarted: bool) -> Non
 
 @pytest.mark.parametrize("error", [Starved("no quota"), MemoryError(), QuotaGone()], ids=repr)
 def test_starved_waits_for_the_resource(error: Exception) -> None:
-    """S3-20: who runs out of a resource is not restarted like one who failed: it waits five minutes."""
+    """S3-20, S3-51: who runs out of a resource is not restarted like one who failed: it waits five minutes."""
     scene = Scene()
     lives: list[float] = []
 
@@ -219,7 +219,7 @@ def test_stack_trace_and_reason_are_in_the_journal() -> None:
 
 
 def test_one_that_sleeps_delays_nobody() -> None:
-    """A sleeping agent, a waiting one and one in its backoff do not hold up another."""
+    """S3-05: A sleeping agent, a waiting one and one in its backoff do not hold up another."""
     scene = Scene()
     ticks: list[float] = []
 
@@ -412,7 +412,7 @@ def test_deadline_ends_an_await_that_never_returns() -> None:
 
 
 def test_idle_agent_is_ended_and_a_busy_one_is_not() -> None:
-    """Silence is what counts: steps, beats and sleeping by the context are signs of life."""
+    """S3-05: Silence is what counts: steps, beats and sleeping by the context are signs of life."""
     scene = Scene()
 
     @scene.guard.agent("silent", idle=30, restart="never")
@@ -513,7 +513,7 @@ def test_held_is_held_in_the_next_program_too() -> None:
 
 
 def test_threads(tmp_path: Any) -> None:
-    """A plain function is an agent too, in a thread of its own; several do not wait for each other."""
+    """S3-28: A plain function is an agent too, in a thread of its own; several do not wait for each other."""
     with flyball.open("program", state_dir=tmp_path) as guard:
         together = threading.Barrier(3, timeout=20)
 

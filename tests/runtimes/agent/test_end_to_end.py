@@ -153,7 +153,7 @@ def test_limits_given_in_code_are_shown(program: Program) -> None:
 
 
 def test_ctrl_c_ends_in_order(program: Program) -> None:
-    """Ctrl-C ends all agents in order: their runs are stopped, not lost, and what they remember is kept."""
+    """S3-28: Ctrl-C ends all agents in order: their runs are stopped, not lost, and what they remember is kept."""
     process = program.start("""
     @guard.agent("worker")
     async def worker(ctx):

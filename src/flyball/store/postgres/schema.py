@@ -107,13 +107,13 @@ def prepare(link: Link, where: str, views: Mapping[str, str]) -> None:
     if link.server_version < SERVER_MIN:
         text = f"{where}: PostgreSQL {link.server_version // 10_000} is too old"
         raise StoreError(text, remedy=f"Use PostgreSQL {SERVER_MIN // 10_000} or newer.")
-    version = _version(link, where)
+    version = version_of(link, where)
     if version >= VERSION and not _other_views(link, views):
         return
     link.run("BEGIN")
     try:
         link.run(TAKE_TURN.decode())
-        version = _version(link, where)  # somebody else may have been quicker
+        version = version_of(link, where)  # somebody else may have been quicker
         # Who may not make a schema may have been given one.
         if link.ask(b"SELECT to_regnamespace('flyball') IS NULL").get_value(0, 0) == b"\1":
             link.run("CREATE SCHEMA flyball")
@@ -147,7 +147,7 @@ def too_new(where: str) -> StoreTooNew:
     return StoreTooNew(f"{where} was upgraded by a newer flyball, which this one cannot write with")
 
 
-def _version(link: Link, where: str) -> int:
+def version_of(link: Link, where: str) -> int:
     """The version of the tables that are there; 0: there are none."""
     there, ours = (link.ask(_LOOK).get_value(0, column) for column in (0, 1))
     if not int.from_bytes(there, "big"):
