@@ -28,7 +28,8 @@ OPEN: Final = re.compile(r"[\[\]{}|…]|\b[A-Z]{2,}\b|\\|^flyball -")
 
 LOOKS: Final = re.compile(
     r"flyball (status|top|why|problems|failures|budgets|hosts|sessions|session show|rules|queue(?!.*--clear)|events"
-    r"|logs|audit|questions|check|config|schema|simulate|completion|alerts(?! test)|token(?! (add|remove)))\b"
+    r"|logs|audit|questions|explain|drill --list|check|config|schema|simulate|completion|alerts(?! test)"
+    r"|token(?! (add|remove)))\b"
 )
 """Commands that change nothing."""
 
