@@ -2,23 +2,28 @@
 
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import pytest
 
 from flyball.demo.cast import everybody, install, is_installed
+from flyball.runtimes.rule.browser import VARIABLE
 from flyball.scratch import MARK, is_alive, wait
 
 COMMAND: Final = (sys.executable, "-m", "flyball", "demo")
 WITHIN: Final = 240.0
 """Seconds for a tour and its end. On a quiet machine it takes 40."""
-TAKEN_OUT: Final = Path(__file__).parent / "taken_out"
+CHANGED: Final = os.pathsep.join([str(Path(__file__).parent / "changed"), *sys.path])
+"""A path on which every Python finds a demo of a few, to save time, and what else is changed."""
 HIDDEN: Final = """
 import importlib.util
 found = importlib.util.find_spec
@@ -100,10 +105,9 @@ def test_killed(folder: Path) -> None:
 
 def test_without_a_safeguard(folder: Path) -> None:
     """A flyball whose quarantine does nothing fails its own demo: it exits 1, and says of which unit."""
-    path = os.pathsep.join([str(TAKEN_OUT), *sys.path])
     done = subprocess.run(
         [*COMMAND, "--once", "--http", "off"],
-        env=env(folder, PYTHONPATH=path),
+        env=env(folder, PYTHONPATH=CHANGED, DEMO_CAST="mail-triage,invoice-parser", DEMO_WITHOUT_QUARANTINE="yes"),
         capture_output=True,
         text=True,
         timeout=WITHIN,
@@ -112,6 +116,42 @@ def test_without_a_safeguard(folder: Path) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     assert "not as it should: invoice-parser: invoice-parser is halted, not quarantined" in done.stderr
     assert left(folder) == []
+
+
+def test_stays(folder: Path) -> None:
+    """On a terminal it stays up when the tour is over, and can be played with from another one; what is done there is
+    told. Ctrl-C ends it, well if the tour went well. Without a browser the rule is an HTTP request."""
+    here, there = pty.openpty()
+    given = env(folder, PYTHONPATH=CHANGED, COLUMNS="200", DEMO_CAST="mail-triage,buy-tea", **{VARIABLE: "none"})
+    with (
+        subprocess.Popen([*COMMAND, "--no-open"], env=given, stdin=there, stdout=there) as demo,
+        os.fdopen(here, "rb") as screen,
+    ):
+        os.close(there)
+        late = threading.Timer(WITHIN, demo.kill)
+        late.start()
+        text = until(screen, rb"Ctrl-C ends it")
+        assert b"answered 404" in text
+        assert install("browser,rules").encode() in text
+        [state] = re.findall(rb"export FLYBALL_STATE_DIR=(\S+)", text)
+        play = [sys.executable, "-m", "flyball", "pause", "mail-triage"]
+        subprocess.run(play, env=env(folder, FLYBALL_STATE_DIR=state.decode()), capture_output=True, check=True)
+        until(screen, rb"asked to pause .*mail-triage paused")
+        demo.send_signal(signal.SIGINT)
+        until(screen, rb"nothing is left behind")
+        assert demo.wait() == 0
+        late.cancel()
+    assert left(folder) == []
+
+
+def until(screen: BinaryIO, pattern: bytes) -> bytes:
+    """Read until that was said; all that was said."""
+    said = b""
+    for line in screen:
+        said += line
+        if re.search(pattern, line):
+            return said
+    raise AssertionError(said.decode())
 
 
 def test_left_out(folder: Path) -> None:

@@ -108,6 +108,13 @@ def test_nudged_then_stopped() -> None:
     ]
 
 
+def test_paused() -> None:
+    """What a person paused is told to be held by that person."""
+    paused = reason("paused", "paused by ann", 4)
+    [line] = told(entry("exited", "hold", paused, cause="stopped", error="SIGTERM"))
+    assert line.text == "is ended: SIGTERM → held: paused by ann"
+
+
 def test_reason_is_kept() -> None:
     """The numbers for which it was stopped are kept for the closing table, not the bare code of its exit."""
     narrator = Narrator()

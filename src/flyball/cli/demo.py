@@ -176,9 +176,14 @@ class Show:
         self._say("")
 
     def _point_to_page(self, stage: "Stage") -> None:
-        link = str(stage.scratch.ask("login_link")["link"])
-        opened = self._opens and self._stays and _has_screen() and webbrowser.open(link)
-        self._say(f"{strong('The page')}{', in your browser' if opened else ''}: {link}")
+        said = stage.scratch.ask("login_link")
+        opened = self._opens and self._stays and _has_screen() and webbrowser.open(said["link"])
+        # The link logs in once: when it was opened, there is nothing to be had by it any more.
+        self._say(
+            f"{strong('The page')}, in your browser: {said['address']}"
+            if opened
+            else f"{strong('The page')}: {said['link']}"
+        )
         self._say("")
 
     def _line(self, line: "Line") -> None:

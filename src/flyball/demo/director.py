@@ -102,20 +102,19 @@ class Tour:
         if now == before:
             return
         self._circuit.append(now)
-        breaker = SETTINGS["circuit_breaker"]
-        match before, now:
-            case (_, "open") if before == CLOSED:
-                text = (
-                    f"opens: {breaker['failure_threshold']} failures of {breaker['min_units']} units within "
-                    f"{breaker['window_seconds']} s; nothing is started for {breaker['recovery_timeout_seconds']} s"
-                )
-                self._tell_of(CIRCUIT, text, BAD)
-            case (_, "open"):
-                self._tell_of(CIRCUIT, "opens again: a trial run failed", BAD)
-            case (_, "half-open"):
-                self._tell_of(CIRCUIT, "is half-open: three trial runs at a time find out whether it is back", BUSY)
-            case _:
-                self._tell_of(CIRCUIT, "closes: the trial runs went well", GOOD)
+        if now == HALF_OPEN:
+            self._tell_of(CIRCUIT, "is half-open: three trial runs at a time find out whether it is back", BUSY)
+        elif now == CLOSED:
+            self._tell_of(CIRCUIT, "closes: the trial runs went well", GOOD)
+        elif before == HALF_OPEN:
+            self._tell_of(CIRCUIT, "opens again: a trial run failed", BAD)
+        else:
+            numbers = SETTINGS["circuit_breaker"]
+            text = (
+                f"opens: {numbers['failure_threshold']} failures of {numbers['min_units']} units within "
+                f"{numbers['window_seconds']} s; nothing is started for {numbers['recovery_timeout_seconds']} s"
+            )
+            self._tell_of(CIRCUIT, text, BAD)
 
     def _tell_of(self, who: str, text: str, tone: str) -> None:
         self._say(Line(time.time(), who, text, tone))

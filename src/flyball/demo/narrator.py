@@ -122,7 +122,9 @@ class Narrator:
             return Line(entry["at"], unit, "is done", GOOD)
         if cause == "stopped":
             told = ended if not before & codes else ""
-            return Line(entry["at"], unit, f"is ended{one_line(told)}; no other run follows by itself", BAD, explained)
+            then = "; no other run follows by itself" if entry["verb"] == "finish" else _answer(entry)
+            then += f": {follows}" if entry["verb"] == "hold" else ""
+            return Line(entry["at"], unit, one_line(f"is ended{told}{then}"), BAD, explained)
         text = f"fails{ended}{_answer(entry)}" + (f": {follows}" if follows else "")
         return Line(entry["at"], unit, one_line(text), BAD if entry["verb"] == "hold" else BUSY, explained)
 
