@@ -11,6 +11,8 @@ import pytest
 from tests.placing.crew import Crew, Process
 from tests.servers.postgres import PostgresServer, postgres
 
+pytestmark = pytest.mark.slow  # real servers, and workers that are killed
+
 TAKEOVER_MAX: Final = 5.0
 """Seconds on a machine that does much else at the same time; half of one on a quiet one."""
 NAMES = [f"u{number}" for number in range(6)]
@@ -158,7 +160,6 @@ def test_many_items_need_few_threads(crew: Crew) -> None:
     assert crew.hosts["a"].ask("threads")() < 30
 
 
-@pytest.mark.slow
 def test_the_database_goes_away_and_comes_back(tmp_path: Path, spares: list[Process]) -> None:
     """Nobody leaves anything for that. What was left meanwhile is taken afterwards; a host that begins meanwhile is
     told, without the password, and can begin later. A host can end while it is away."""

@@ -18,7 +18,7 @@ from flyball.config.layers import OTHER_VARIABLES
 from flyball.drill.exercise import NotFired, NotReachable
 from flyball.drill.numbers import WAIT, merged, restarts, settings_of
 from flyball.errors import FlyballError
-from flyball.scratch import Scratch
+from flyball.scratch import Scratch, is_alive
 
 T = TypeVar("T")
 
@@ -200,8 +200,12 @@ class Fleet:
         return entry.at - next(first.at for first in self.entries(entry.unit) if first.event in BEGINS)
 
     def gone(self, unit: str) -> None:
-        """Wait until no run of the unit lives."""
+        """Wait until no run of the unit lives; where it says which process it is, that is looked for, too."""
         self.wait(lambda: not self.ask("unit", unit=unit)["running"], f"the end of {unit}")
+        said = self.scratch.folder / f"{unit}.pid"
+        pid = said.read_text().strip() if said.exists() else ""
+        if pid and is_alive(int(pid)):
+            raise NotFired(f"{unit} is said to be over, and its process lives")
 
     def _read(self) -> None:
         while True:
@@ -214,6 +218,11 @@ class Fleet:
     def _check(self) -> None:
         if self._cancelled.is_set():
             raise Cancelled
+
+
+def telling(unit: str, does: str) -> list[str]:
+    """The command of a unit that says first which process it is."""
+    return ["sh", "-c", f"echo $$ >{unit}.pid; {does}"]
 
 
 def actor(*words: str) -> list[str]:

@@ -51,7 +51,9 @@ async def _by_command(command: tuple[str, ...], unit: Unit) -> str:
         stderr=asyncio.subprocess.DEVNULL,
         cwd=unit.cwd or None,
         env={**_inherited(), **unit.env, "FLYBALL_UNIT": unit.name},
-        start_new_session=True,
+        # In our session, which no unit can get into. What is in another one and does not say yet whose it is, because
+        # it is just becoming the probe's program, would be taken for something that a run left behind.
+        process_group=0,
         **options,
     )
     try:

@@ -10,6 +10,8 @@ from flyball.integrations.celery import STARTS_MAX, TaskOptions
 from tests.integrations.celery.scene import Shop, a_shop
 from tests.servers.valkey import ValkeyServer, valkey
 
+pytestmark = pytest.mark.slow  # real servers, and workers that are killed
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ValkeyServer]:

@@ -26,6 +26,8 @@ from flyball.policies.limit import State as Count
 from flyball.store import Store
 from tests.integrations.dbos.program import COST, PAYS, Life, Plan, settings_of, sqlite_url
 
+pytestmark = pytest.mark.slow  # real servers, and workers that are killed
+
 FAILED = "max_resume_attempts_exceeded"
 ROOT = Path(__file__).parents[3]
 KILLS = int(os.environ.get("FLYBALL_KILLS", "5"))
@@ -87,7 +89,6 @@ def test_without_the_guard(tmp_path: Path) -> None:
     assert [life.code for life in lives] == [-9] * 4
 
 
-@pytest.mark.slow
 def test_second_belt(tmp_path: Path) -> None:
     """A worker that dies between the end of a run and DBOS' record of it was done each time, so that is no resume.
     DBOS' own limit ends it, and the step is made once."""
@@ -97,7 +98,6 @@ def test_second_belt(tmp_path: Path) -> None:
     assert Counter(line for life in lives for line in life.lines)["step w1 begin"] == 1
 
 
-@pytest.mark.slow
 @places
 def test_killed_at_any_instant(where: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """No money is spent that was not counted, no execution is more than allowed, and a dead worker's workflows are

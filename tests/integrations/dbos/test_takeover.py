@@ -21,6 +21,8 @@ from flyball.store import Draft
 from flyball.store.sqlite import SqliteStore
 from flyball.testing.clock import FakeClock
 
+pytestmark = pytest.mark.slow  # real servers, and workers that are killed
+
 KEY = Key("dbos_takeover", "executor", "dead")
 GONE = "nowhere/1/1"
 

@@ -33,6 +33,8 @@ from tests.integrations.temporal.scene import FAST, exits, granted, refusal, res
 from tests.integrations.temporal.workflows import ALL
 from tests.servers.temporal import TemporalServer
 
+pytestmark = pytest.mark.slow  # real servers, and workers that are killed
+
 WAIT = 1.0
 """Seconds that a circuit stays open here."""
 
@@ -368,7 +370,6 @@ def elsewhere(given: dict[str, Any]) -> int:
     return os.getpid()
 
 
-@pytest.mark.slow
 def test_a_pool_of_processes_is_counted_too(server: TemporalServer) -> None:
     """Of what is in another process nothing is seen inside; its attempts are runs all the same."""
 

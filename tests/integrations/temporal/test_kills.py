@@ -26,6 +26,8 @@ from tests.integrations.temporal.worker import Task
 from tests.integrations.temporal.workflows import One
 from tests.servers.temporal import TemporalServer, dying_with_us
 
+pytestmark = pytest.mark.slow  # real servers, and workers that are killed
+
 ROOT = Path(__file__).parents[3]
 PATIENCE = 120.0
 """Seconds. It takes a few: this machine may be busy."""

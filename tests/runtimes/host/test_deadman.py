@@ -15,7 +15,10 @@ from flyball.runtimes import guardian
 from tests.cli.running import until
 from tests.daemon.site import has_ended
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc"),
+]
 
 LEASE = 1.6
 """Seconds."""

@@ -37,6 +37,7 @@ class Stage:
         self.name = f"t-{uuid.uuid4().hex[:12]}"
         self.means = means
         self.runs = 0
+        self._before = _zombies()
 
     def hands(self, *command: str, **settings: Any) -> ProcessHands:
         unit = Unit(name=self.name, command=command, **{"cwd": str(self.folder), **settings})
@@ -63,6 +64,11 @@ class Stage:
         await until(lambda: path.exists() and path.read_text().endswith("\n"))
         return path.read_text().strip()
 
+    def zombies(self) -> set[int]:
+        """Children of ours that ended since, and were not reaped. What other tests left to us, who are a sub-reaper, is
+        none of this stage's."""
+        return _zombies() - self._before
+
     def processes(self) -> list[int]:
         """All that live and carry the unit's mark, wherever they are."""
         mark = f"FLYBALL_UNIT={self.name}".encode()
@@ -87,11 +93,10 @@ def is_alive(pid: int) -> bool:
     return stat is not None and not stat.dead
 
 
-def zombies() -> list[int]:
-    """Children of ours that ended and were not reaped."""
-    return [
+def _zombies() -> set[int]:
+    return {
         pid for pid in map(int, kernel.children(os.getpid())) if (stat := kernel.stat(pid)) is not None and stat.dead
-    ]
+    }
 
 
 @contextlib.contextmanager

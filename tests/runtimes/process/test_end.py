@@ -14,7 +14,7 @@ from flyball.core.time import SECOND
 from flyball.runtimes.process import ProcessHands, child, tree
 from flyball.runtimes.process.kernel import Kernel, detect
 from flyball.runtimes.process.tree import Kin
-from tests.runtimes.process.stage import HANGS, IGNORES_TERM, SECONDS_10, Stage, is_alive, run, until, zombies
+from tests.runtimes.process.stage import HANGS, IGNORES_TERM, SECONDS_10, Stage, is_alive, run, until
 
 QUICK = SECOND // 5
 
@@ -93,7 +93,7 @@ def test_grandchildren_are_gone(stage: Stage, how: str, ends_itself: bool) -> No
         assert stage.processes() == []
         if word.isdecimal():
             assert not is_alive(int(word))
-        assert zombies() == []
+        assert not stage.zombies()
 
     run(play())
 
@@ -147,12 +147,13 @@ def test_runs_of_two_units_with_one_id(stage: Stage, reaps: bool) -> None:
 
 
 def test_what_the_supervisor_runs_for_itself_is_left_alone(stage: Stage) -> None:
-    """A probe in a session of its own has the unit's mark and no run's: it is neither killed nor reaped."""
+    """A probe has a group of its own in our session, the unit's mark and no run's: it is neither killed nor reaped,
+    also in the moment in which it has no environment yet."""
 
     async def play() -> tuple[int, int | None]:
         env = {"PATH": os.environ["PATH"], "FLYBALL_UNIT": stage.name}
         probes = [
-            await asyncio.create_subprocess_exec(*command, env=env, start_new_session=True, stdout=subprocess.DEVNULL)
+            await asyncio.create_subprocess_exec(*command, env=env, process_group=0, stdout=subprocess.DEVNULL)
             for command in (["sleep", "0.2"], ["sh", "-c", "exit 3"])
         ]
         assert [(await stage.ending(stage.shell("exit 1"))).code for _ in range(5)] == [1] * 5

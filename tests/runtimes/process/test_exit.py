@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flyball.core.event import Cause
-from tests.runtimes.process.stage import HANGS, SECONDS_10, Stage, run, until, zombies
+from tests.runtimes.process.stage import HANGS, SECONDS_10, Stage, run, until
 
 
 def test_clean_exit(stage: Stage) -> None:
@@ -41,7 +41,7 @@ def test_crash_at_once_again_and_again(stage: Stage) -> None:
         return [(await stage.ending(hands)).code for _ in range(30)]
 
     assert run(play()) == [7] * 30
-    assert zombies() == []
+    assert not stage.zombies()
 
 
 def test_many_end_together(stage: Stage) -> None:
@@ -54,7 +54,7 @@ def test_many_end_together(stage: Stage) -> None:
         return [(await life.ended()).signal for life in lives]
 
     assert run(play()) == [signal.SIGKILL] * 40
-    assert zombies() == []
+    assert not stage.zombies()
 
 
 def test_ended_may_be_cancelled_and_awaited_again(stage: Stage) -> None:

@@ -11,7 +11,7 @@ from flyball.config import Settings
 from flyball.drill.actor import CIRCUIT, YES
 from flyball.drill.exercise import STEPS_MAX, Exercise, NotFired, Seen, within
 from flyball.drill.exercises.crashes import QUARANTINED, crashing, starts_above
-from flyball.drill.fleet import Fleet
+from flyball.drill.fleet import Fleet, telling
 from flyball.drill.numbers import WAIT
 from flyball.policies import Breaker, Exclusive, Manual, Question, Reservations
 
@@ -27,7 +27,7 @@ class Ordered(Exercise):
     how = "`flyball pause` of a unit that runs"
 
     def settings(self, numbers: Settings) -> Mapping[str, Any]:
-        return {"units": {self.name: {"command": ["sleep", "600"]}}}
+        return {"units": {self.name: {"command": telling(self.name, "exec sleep 600")}}}
 
     def watch(self, fleet: Fleet) -> Seen:
         fleet.wait(lambda: fleet.starts(self.name), "its start")

@@ -8,13 +8,13 @@ from flyball.config.money import micro
 from flyball.drill.actor import USUAL
 from flyball.drill.exercise import STARTS_MAX, STEPS_MAX, Exercise, NotFired, Seen, within
 from flyball.drill.exercises.crashes import held_after
-from flyball.drill.fleet import Entry, Fleet, actor
+from flyball.drill.fleet import Entry, Fleet, actor, telling
 from flyball.drill.numbers import PERIOD, WAIT
 from flyball.policies import Anomaly, Budget, Convergence, Deadline, Limit, Loop, Rounds, Session, Stall
 
 BOUND: Final = 0.5
 """Seconds of a deadline: enough for a process to begin, and soon over."""
-STUBBORN: Final = ("sh", "-c", "trap '' TERM; while :; do sleep 1; done")
+STUBBORN: Final = "trap '' TERM; while :; do sleep 1; done"
 """Does not end when it is asked to."""
 PERIODS_MAX: Final = 40
 """Periods that are learned from: ten seconds."""
@@ -180,7 +180,11 @@ class _Bounded(Exercise):
     code: ClassVar[str]
 
     def settings(self, numbers: Settings) -> Mapping[str, Any]:
-        return {"units": {self.name: {"command": STUBBORN, self.key: BOUND, "grace": WAIT, "restart": "never"}}}
+        return {
+            "units": {
+                self.name: {"command": telling(self.name, STUBBORN), self.key: BOUND, "grace": WAIT, "restart": "never"}
+            }
+        }
 
     def watch(self, fleet: Fleet) -> Seen:
         began = fleet.wait(lambda: fleet.starts(self.name), "its start")[0]
