@@ -1,13 +1,11 @@
 """A flyball for a while: a settings file, a state folder and a daemon of their own, all gone afterwards.
 
 Everything here goes through the command that a user types and the socket that it asks, so that whatever is seen here is
-seen in earnest. Nothing that is set outside has a say. What it started is known by a mark in its environment, and found
-by that even if nobody looks after it any more.
+seen in earnest. Nothing that is set outside has a say. It goes also when whoever made it is killed.
 """
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,17 +16,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from flyball.config.layers import OTHER_VARIABLES
 from flyball.control.client import connect
 from flyball.errors import FlyballError
+from flyball.sweeper import GONE_WITHIN, LOOK_EVERY, MARK, goes_with_us, is_alive, processes_of, sweep
 
-MARK: Final = "FLYBALL_SCRATCH"
-"""The variable that every process of a scratch folder has, with that folder."""
 COMMAND: Final = (sys.executable, "-m", "flyball")
 COMMAND_MAX: Final = 120.0
 """Seconds for one command. It takes a fraction of one: a machine may be busy."""
-LOOK_EVERY: Final = 0.05
-GONE_WITHIN: Final = 30.0
-"""Seconds for processes that were killed to be gone."""
 
 T = TypeVar("T")
 
@@ -45,9 +40,10 @@ class Scratch:
     def __init__(self, prefix: str, **env: str) -> None:
         # The folder's path is kept short, for it is part of the addresses of sockets.
         self.folder = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+        goes_with_us(self.folder)
         self.state = self.folder / "state"
         self.file = self.folder / "flyball.yaml"
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith("FLYBALL_")}
+        self.env = {name: value for name, value in os.environ.items() if not _has_a_say(name)}
         self.env |= {
             "FLYBALL_STATE_DIR": str(self.state),
             "FLYBALL_CONFIG": str(self.file),
@@ -116,24 +112,11 @@ class Scratch:
 
     def processes(self) -> list[int]:
         """Whatever runs here, also what nobody looks after."""
-        return _processes_of(self.folder)
+        return processes_of(self.folder)
 
     def clean(self) -> None:
         """Nothing is left: no process, no folder. For who is in a hurry, or finds that something went wrong."""
         sweep(self.folder)
-
-
-def sweep(folder: Path) -> None:
-    """End whatever runs in that scratch folder, and remove it; also when who made it is gone."""
-    ends = time.monotonic() + GONE_WITHIN
-    while (left := _processes_of(folder)) and time.monotonic() < ends:
-        for pid in left:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        time.sleep(LOOK_EVERY)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def wait(there: Callable[[], T | None], within: float, what: str) -> T:
@@ -148,38 +131,5 @@ def wait(there: Callable[[], T | None], within: float, what: str) -> T:
         time.sleep(LOOK_EVERY)
 
 
-def is_alive(pid: int) -> bool:
-    """It is there, and not dead and waiting to be reaped."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        pass
-    if Path("/proc/self").exists():
-        return False
-    try:  # macOS
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _processes_of(folder: Path) -> list[int]:
-    mark = f"{MARK}={folder}".encode()
-    return [pid for pid in _pids() if pid != os.getpid() and mark in _environment(pid) and is_alive(pid)]
-
-
-def _pids() -> list[int]:
-    """Of all processes, where the system lists them. Elsewhere only the daemon's own end leaves nothing behind."""
-    try:
-        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    except OSError:
-        return []
-
-
-def _environment(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
+def _has_a_say(variable: str) -> bool:
+    return variable.startswith("FLYBALL_") or variable in OTHER_VARIABLES

@@ -17,7 +17,8 @@ import pytest
 
 from flyball.demo.cast import everybody, install, is_installed
 from flyball.runtimes.rule.browser import VARIABLE
-from flyball.scratch import MARK, is_alive, wait
+from flyball.scratch import wait
+from flyball.sweeper import MARK, is_alive
 
 COMMAND: Final = (sys.executable, "-m", "flyball", "demo")
 WITHIN: Final = 240.0

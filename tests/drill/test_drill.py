@@ -25,7 +25,7 @@ from flyball.drill.numbers import FLEETS, settings_of
 from flyball.drill.running import Outcome, Row
 from flyball.policies import ALL as POLICIES
 from flyball.runtimes import guardian
-from flyball.scratch import MARK
+from flyball.sweeper import MARK
 from tests.acceptance.harness import settings_of as given
 from tests.zygote import command as forked
 
@@ -149,10 +149,8 @@ def test_nothing_is_restarted(place: Place) -> None:
     assert (done.returncode, done.stdout.splitlines()[-1].partition(",")[0]) == (0, "4 of 4 fired")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
-def test_interrupted(number: signal.Signals, place: Place) -> None:
-    """Whoever ends it half-way finds nothing left."""
+def half_way(place: Place) -> "subprocess.Popen[bytes]":
+    """A drill that is at work in several folders."""
     process = subprocess.Popen(
         [sys.executable, "-m", "flyball", "drill"],
         cwd=place.folder,
@@ -164,6 +162,26 @@ def test_interrupted(number: signal.Signals, place: Place) -> None:
     ends = time.monotonic() + LONGEST
     while len(place.left()[1]) < 6 and time.monotonic() < ends:
         time.sleep(0.02)
+    return process
+
+
+@pytest.mark.slow
+def test_killed(place: Place) -> None:
+    """A kill -9 of the drill leaves nothing, either: somebody sweeps."""
+    process = half_way(place)
+    process.kill()
+    process.communicate(timeout=LONGEST)
+    ends = time.monotonic() + LONGEST
+    while place.left() != ([], []):
+        assert time.monotonic() < ends, place.left()
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_interrupted(number: signal.Signals, place: Place) -> None:
+    """Whoever ends it half-way finds nothing left."""
+    process = half_way(place)
     # As a terminal does it: everybody in the foreground hears it, and a second one follows.
     os.killpg(process.pid, number)
     time.sleep(0.05)

@@ -11,7 +11,8 @@ from typing import Any, Final
 from flyball.demo.cast import SETTINGS, Member
 from flyball.demo.narrator import BAD, BUSY, GOOD, Line, Narrator
 from flyball.demo.shop import Shop
-from flyball.scratch import LOOK_EVERY, Scratch
+from flyball.scratch import Scratch
+from flyball.sweeper import LOOK_EVERY
 
 TOUR_MAX: Final = 180.0
 """Seconds for the whole tour. It takes a quarter of that on a quiet machine."""

@@ -10,7 +10,6 @@ from typing import Final
 
 from flyball.demo.cast import Member, everybody, is_installed, settings
 from flyball.demo.shop import Shop
-from flyball.demo.sweeper import swept
 from flyball.demo.workers import API
 from flyball.errors import FlyballError
 from flyball.runtimes.rule.browser import VARIABLE, find_browser
@@ -76,7 +75,7 @@ def set_up() -> Iterator[Stage]:
     in_browser = browser is not None and is_installed("browser")
     # What is set outside has no say, but for where the browser is; and no proxy is asked for what is on this machine.
     env = {"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"} | ({VARIABLE: browser} if browser else {})
-    with Shop() as shop, Scratch(PREFIX, **env, **{API: shop.url}) as scratch, swept(scratch.folder):
+    with Shop() as shop, Scratch(PREFIX, **env, **{API: shop.url}) as scratch:
         # What a browser leaves when it is killed goes with the folder, too.
         (scratch.folder / "tmp").mkdir()
         scratch.env["TMPDIR"] = str(scratch.folder / "tmp")

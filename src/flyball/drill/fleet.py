@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from flyball.config import Settings
-from flyball.config.layers import OTHER_VARIABLES
 from flyball.drill.exercise import NotFired, NotReachable
 from flyball.drill.numbers import WAIT, merged, restarts, settings_of
 from flyball.errors import FlyballError
-from flyball.scratch import Scratch, is_alive
+from flyball.scratch import Scratch
+from flyball.sweeper import is_alive
 
 T = TypeVar("T")
 
@@ -86,8 +86,6 @@ class Fleet:
         self._read_at = 0.0
         self._reading = threading.Lock()
         self.scratch = Scratch(f"fbd-{name}-")
-        for variable in OTHER_VARIABLES:  # their amounts are in the file; their times are not to count
-            self.scratch.env.pop(variable, None)
         self.add({"units": {WITNESS: {"command": ["sleep", "600"]}}})
 
     def add(self, settings: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from flyball.drill.exercise import STARTS_MAX, Exercise, NotFired, Seen, within
 from flyball.drill.exercises.crashes import starts_above
 from flyball.drill.fleet import WITNESS, Fleet, actor
 from flyball.policies import Clock
-from flyball.scratch import is_alive
+from flyball.sweeper import is_alive
 
 HOUR: Final = 3600.0
 
