@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from flyball.cli import COMMANDS, HELP
 from flyball.cli.group import flyball
 from flyball.config.settings import Settings
-from tests.docs.pages import ROOT, Command, blocks, pages
+from tests.docs.pages import ROOT, Command, blocks, commands, pages
 from tests.docs.prepare import prepare
 from tests.docs.world import World
 
@@ -28,7 +28,8 @@ OPEN: Final = re.compile(r"[\[\]{}|…]|\b[A-Z]{2,}\b|\\|^flyball -")
 
 LOOKS: Final = re.compile(
     r"flyball (status|top|why|problems|failures|budgets|hosts|sessions|session show|rules|queue(?!.*--clear)|events"
-    r"|logs|audit|questions|check|config|schema|simulate|completion|alerts(?! test)|token(?! (add|remove)))\b"
+    r"|logs|audit|questions|explain|drill --list|check|config|schema|simulate|completion|alerts(?! test)"
+    r"|token(?! (add|remove)))\b"
 )
 """Commands that change nothing."""
 
@@ -50,13 +51,8 @@ def _inline(files: Iterator[Path]) -> list[Command]:
     for file in files:
         name = file.relative_to(ROOT).as_posix()
         for match in INLINE.finditer(file.read_text(encoding="utf-8")):
-            found.append(
-                Command(
-                    name,
-                    0,
-                    " ".join(match[1].replace('"', "").split()) if name.endswith("py") else " ".join(match[1].split()),
-                )
-            )
+            text = match[1].replace('"', "") if file.suffix == ".py" else match[1]  # a text in several pieces
+            found.append(Command(name, 0, " ".join(text.split())))
     return found
 
 
@@ -71,39 +67,44 @@ def _written_elsewhere() -> set[str]:
     return {shlex.join(found[1:]) for found in words if found and found[0].endswith("flyball")}
 
 
+SHARES: Final = 3
+"""Tests among which what looks is divided: each takes a few seconds, side by side."""
 EXAMPLES: Final = _examples()
 TEXTS: Final = _inline(ROOT / page for page in pages())
+INSIDE: Final = [command for page in pages() for command in commands(page) if " flyball " in command.bare]
+"""What is typed by way of something else: in a container, after a `sleep`, with variables before it."""
 MESSAGES: Final = _inline((ROOT / "src").rglob("*.py"))
 
 
 def _wrong(text: str) -> str:
     """The first word of it that there is not; nothing if there are all."""
-    words = re.sub(r"'[^']*'|(--continue-args) \S+", r"\1", text.partition("flyball ")[2]).partition(" -- ")[0].split()
+    given = re.split(r"(?<![\w/])flyball ", text, maxsplit=1)[-1].partition(" -- ")[0]
+    words = re.sub(r"'[^']*'|(--continue-args) \S+", r"\1", given).split()
     if not words or OPEN.match(words[0]) or words[0].startswith("-"):
         return ""
     for verb in words[0].split("|"):
         command = flyball.get_command(CONTEXT, verb)
         if command is None:
             return verb
-        commands = [command]
+        parts = [command]
         if isinstance(command, click.Group) and len(words) > 1 and re.fullmatch(r"[a-z|]+", words[1]):
             for part in words[1].split("|"):
                 if part not in command.commands:
                     return part
-                commands.append(command.commands[part])
+                parts.append(command.commands[part])
         known = {"-h", "--help"}
-        known |= {name for one in commands for option in one.params for name in (*option.opts, *option.secondary_opts)}
+        known |= {name for one in parts for option in one.params for name in (*option.opts, *option.secondary_opts)}
         unknown = [option for option in OPTION.findall(" ".join(words[1:])) if option not in known]
         if unknown:
             return str(unknown[0])
     return ""
 
 
-@pytest.mark.parametrize("said", ["EXAMPLES", "TEXTS", "MESSAGES"])
+@pytest.mark.parametrize("said", ["EXAMPLES", "INSIDE", "TEXTS", "MESSAGES"])
 def test_it_is_there(said: str) -> None:
     """Nobody is told to type a command or an option that there is not."""
     found = globals()[said]
-    assert len(found) > 30
+    assert len(found) > 3
     wrong = {f"{command.page}: {command.text}": _wrong(command.text) for command in found}
     assert {text: word for text, word in wrong.items() if word} == {}, "there is no such command, or option"
 
@@ -159,17 +160,22 @@ def test_what_others_are_told_to_run(text: str) -> None:
     _parse(shlex.split(text))
 
 
-@pytest.mark.slow
-def test_what_looks() -> None:
-    """It is typed, and finds something to look at. With --check it may be that something needs a person."""
+def _looks() -> list[Command]:
+    """All that only looks, each once."""
     found = {command.text: command for command in (*EXAMPLES, *TEXTS) if LOOKS.match(command.text) and _whole(command)}
+    return [command for command in found.values() if not _is_spoken_of(_whole(command))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", range(SHARES))
+def test_what_looks(share: int) -> None:
+    """It is typed, and finds something to look at. With --check it may be that something needs a person."""
     with World() as world:
         typist = prepare(world)
-        for text, command in found.items():
-            if _is_spoken_of(_whole(command)):
-                continue
+        for command in _looks()[share::SHARES]:
             done = typist.type(command)
-            assert done.code in ((0, 1) if "--check" in text else (0,)), f"{command.page}: {text}: {done}"
+            allowed = (0, 1) if "--check" in command.text else (0,)
+            assert done.code in allowed, f"{command.page}: {command.text}: {done}"
         world.down()
         assert not world.left()
 

@@ -76,6 +76,8 @@ class Typist:
         text = self.world.here(typed.bare)
         if text.startswith("flyball up") and self.world.ask("ping"):
             self.world.down()  # pages show several ways to begin
+        if text == "flyball init":
+            (self.folder / "flyball.yaml").unlink(missing_ok=True)  # whoever types that has none yet
         if text.endswith("<TAB>"):
             done = self._complete(text.removesuffix("<TAB>"))
         elif ENDLESS.match(text):
