@@ -17,7 +17,7 @@ def prepare(world: World, page: str = "", commands: Sequence[Command] = ()) -> T
     given = PAGES.get(page, Page())
     world.has({**PROGRAMS, **given.programs})
     for name, text in {**FILES, **given.files}.items():
-        (world.folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+        (world.folder / name).write_bytes(text if isinstance(text, bytes) else world.here(text).encode())
     world.settle(SETTINGS, *(settings_of(page) if given.own_settings else ()), given.settings)
     world.env |= given.env
     past = world.past()

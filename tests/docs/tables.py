@@ -100,7 +100,9 @@ SAVED: Final = [block.text for block in blocks("docs/tutorial.md") if block.lang
 STRICT: Final = "quarantine: {max_failures_before_quarantine: 3}\n"
 
 PAGES: Final[Mapping[str, Page]] = {
-    "README.md": Page(first={"flyball up": "cp my.yaml flyball.yaml"}),  # what `init` wrote has no units yet
+    "README.md": Page(  # whoever types `init` has no settings yet, and names units in what it wrote
+        first={"flyball init": "rm -f flyball.yaml", "flyball up": "cp my.yaml flyball.yaml"}
+    ),
     "docs/how-to/agent-cli-overnight.md": Page(
         past=nothing, daemon=False, programs={"my-agent": "#!/bin/sh\nexit 3\n"}
     ),
@@ -121,6 +123,7 @@ PAGES: Final[Mapping[str, Page]] = {
         daemon=False,
         own_settings=False,  # it writes them
         files=dict(zip(("agent.py", "listen.py"), SAVED, strict=True)),
+        first={"flyball init": "rm -f flyball.yaml"},
     ),
 }
 

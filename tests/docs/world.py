@@ -127,11 +127,12 @@ class World:
         self.programs.mkdir()
         for name in ("examples", "deploy", "tests"):
             (self.folder / name).symlink_to(ROOT / name)
-        ports = free_ports(3)
+        ports = free_ports(4)
         self.instead = {
             r"127\.0\.0\.1:8910\b": f"127.0.0.1:{ports[0]}",
             r"127\.0\.0\.1:80\b": f"127.0.0.1:{ports[1]}",
             r"127\.0\.0\.1:8787\b": f"127.0.0.1:{ports[2]}",
+            r"\b8099\b": str(ports[3]),
             "whsec_…": SECRET,
             "postgresql://…": "sqlite:///dbos.sqlite",  # where DBOS takes either
             r"/etc/prometheus\b": str(self.folder),
