@@ -1,7 +1,9 @@
 """A person, a terminal, `flyball run`, and a child that thinks that the terminal is its own."""
 
+import asyncio
 import contextlib
 import os
+import select
 import signal
 import sys
 import termios
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from flyball.runtimes.terminal import Terminal
 from tests.cli.running import FLYBALL, Place, Screen, until
 
 LOCAL_MODES = 3
@@ -157,6 +160,33 @@ def test_much_output_and_much_input(place: Place) -> None:
         screen.shows("Enter to restart")
         screen.type("q\r")
         assert screen.code() == 0
+
+
+def test_question_to_a_terminal_that_is_full() -> None:
+    """A question is shown when the terminal takes it, and is not lost: nobody would know that an answer is wanted."""
+    master, slave = os.openpty()
+    terminal = Terminal(slave, slave)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(terminal.shown, b"x" * 4096)
+
+    async def converse() -> str | None:
+        asked = asyncio.ensure_future(terminal.ask("more? "))
+        await asyncio.sleep(0)
+        seen = b""
+        while not seen.endswith(b"more? "):
+            ready, _, _ = await asyncio.to_thread(select.select, [master], [], [], 10)
+            assert ready, "the question does not come"
+            seen += os.read(master, 65_536)
+        os.write(master, b"yes\n")
+        return await asyncio.wait_for(asked, 30)
+
+    try:
+        assert asyncio.run(converse()) == "yes"
+    finally:
+        terminal.close()
+        os.close(master)
+        os.close(slave)
 
 
 def test_no_terminal_for_the_child(place: Place) -> None:

