@@ -53,7 +53,9 @@ needs no such thing."""
 LOOK_EVERY: Final = 1.0
 """Seconds between looks whether files of rules changed."""
 DOWN_SOON: Final = 0.05
-"""Seconds between being told to end and beginning to."""
+"""Seconds between having told whoever wants it that all ends, and beginning to."""
+DOWN_MAX: Final = 2.0
+"""Seconds between being told to end and beginning to, at most: a store that takes no line does not keep it alive."""
 STORE_WAIT: Final = 1.0
 """Seconds between looks at a store that is away."""
 SAME_SIGNAL: Final = 0.5
@@ -87,6 +89,8 @@ class Daemon:
         """One reload at a time, from the reading on: what was read later is what counts."""
         self._ending = asyncio.Event()
         self._told_at = 0.0
+        self._downing: asyncio.TimerHandle | None = None
+        """When it begins to end, once that was asked for."""
         self._orphaned = False
         self._rules: Rulebook | None = None
         """None: there were none yet, or another host of the fleet has them."""
@@ -342,8 +346,13 @@ class Daemon:
             if not looks:
                 await asyncio.to_thread(self._trail.failed, context, command, args, error)
             raise
-        if not looks and not args.get("unit"):  # what a unit asks for is in the journal as its own
-            await asyncio.to_thread(self._trail.done, context, command, args, data)
+        try:
+            if not looks and not args.get("unit"):  # what a unit asks for is in the journal as its own
+                await asyncio.to_thread(self._trail.done, context, command, args, data)
+        finally:
+            if verb == "down" and self._downing is not None:
+                self._downing.cancel()
+                self._downing = self._loop.call_later(DOWN_SOON, self._told_to_end, f"down by {caller.who}")
         return data
 
     def _context(self, caller: Caller, past: Past) -> Context:
@@ -379,8 +388,8 @@ class Daemon:
         return {"pid": os.getpid(), "guardian": os.getppid(), "pids": running, "version": __version__}
 
     async def _down(self, who: str, _args: Args) -> dict[str, Any]:
-        # Soon, and not at once: whoever asks is answered first, and the store still takes the line of the audit trail.
-        self._loop.call_later(DOWN_SOON, self._told_to_end, f"down by {who}")
+        # Not at once: whoever asks is answered first, and the store still takes the line of the audit trail.
+        self._downing = self._loop.call_later(DOWN_MAX, self._told_to_end, f"down by {who}")
         return {"pid": os.getpid(), "guardian": os.getppid(), "effect": "all units end, then the daemon"}
 
     async def _reloaded(self, _who: str, _args: Args) -> dict[str, Any]:

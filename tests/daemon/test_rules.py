@@ -509,16 +509,17 @@ def test_told_to_end_in_a_run(way: str, site: Site) -> None:
     site.flyball("up", "-d")
     fire(site, "long")
     until(lambda: lines(site, "ran"), "its run")
-    (site.folder / "go").touch()
     if way == "down":
         site.flyball("down")
         assert site.running() == {}
+        (site.folder / "go").touch()
         site.flyball("up", "-d")
     else:
         site.flyball(way, "long")
         until(lambda: not rule_of(site, "long")["running"], "its end")
         assert site.running() == {}
         assert rule_of(site, "long")["state"] == ("paused" if way == "pause" else "stopped")
+        (site.folder / "go").touch()
         site.flyball("resume" if way == "pause" else "start", "long", code=None)
     at_rest(site, "long")
     again = way != "stop"

@@ -1,11 +1,14 @@
 """`flyball up` and `down`: what starts, in which order, and what is refused."""
 
+import json
 import signal
 import socket
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 
+from flyball.store.turn import Turn
 from tests.daemon.site import Site, has_ended, until
 
 SLEEPS = {"command": "sleep 1000"}
@@ -28,6 +31,23 @@ def test_up_and_down(site: Site) -> None:
     site.flyball("up", "-d")
     site.all_up("a", "b")
     assert all(unit["last_exit"]["cause"] == "stopped" for unit in site.status().values())
+
+
+def test_down_is_answered(site: Site) -> None:
+    """Whoever wants it down is answered before it goes, also where the store takes the line of the audit trail late."""
+    site.write({"a": {"command": "true"}})
+    site.flyball("up", "-d")
+    until(lambda: site.status()["a"]["state"] == "finished", "nothing that has to be written any more")
+    turn = Turn(site.state / "state.db")
+    with ThreadPoolExecutor(1) as aside:
+        with turn:
+            asked = aside.submit(site.ask, "down")
+            assert not wait([asked], timeout=0.5).done
+        told = asked.result()
+    turn.close()
+    until(lambda: has_ended(told["guardian"]), "the end")
+    lines = site.flyball("audit", "--json").stdout.splitlines()
+    assert [json.loads(line)["verb"] for line in lines] == ["down"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])

@@ -303,6 +303,15 @@ class Writer(threading.Thread):
         self.unsure = 0
         self.failed: BaseException | None = None
 
+    def _opened(self) -> PostgresStore:
+        """The server may be killed before the first connection, too."""
+        while True:
+            try:
+                return PostgresStore(self._dsn)
+            except StoreAway:
+                if self._stop_it.wait(0.01):
+                    raise
+
     def run(self) -> None:
         own, everyone = key(str(self.place)), key("all")
 
@@ -313,7 +322,7 @@ class Writer(threading.Thread):
             return Draft(seen.at + 1, changes, Line(str(self.place), "counted", "PROCEED", body))
 
         try:
-            with PostgresStore(self._dsn) as store:
+            with self._opened() as store:
                 while not self._stop_it.is_set():
                     try:
                         entry = store.transact([own, everyone], draft)

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, ClassVar, Final, Protocol
+from types import TracebackType
+from typing import Any, ClassVar, Final, Protocol, Self
 
 import pytest
 
@@ -463,13 +464,12 @@ class DurableStoreConformance(StoreConformance):
     def test_processes(self, tmp_path: Path) -> None:
         """Processes that add to the same record never lose a number, and none of them starves. A store that lets one
         starve does so each time; a machine that is busy with other things does not."""
-        crew = _Crew(type(self).opener, tmp_path / "store", 4)
         counts: list[list[int]] = []
-        while len(counts) < 3 and not any(min(count) >= max(count) / 4 for count in counts):
-            crew.wait_for_all()
-            crew.listen(until=lambda: sum(crew.said) >= 1600)
-            counts.append(crew.said)
-        crew.end()
+        with _Crew(type(self).opener, tmp_path / "store", 4) as crew:
+            while len(counts) < 3 and not any(min(count) >= max(count) / 4 for count in counts):
+                crew.wait_for_all()
+                crew.listen(until=lambda: sum(crew.said) >= 1600)
+                counts.append(crew.said)
         crew.check()
         assert min(counts[-1]) >= max(counts[-1]) / 4, f"unfair: {counts}"
 
@@ -478,14 +478,13 @@ class DurableStoreConformance(StoreConformance):
     def test_kills(self, tmp_path: Path, seed: int) -> None:
         """Writers that are killed at any instant (kill -9) leave a sound store, with all that was acknowledged."""
         dice = random.Random(seed)
-        crew = _Crew(type(self).opener, tmp_path / "store", self.processes)
-        for _ in range(self.kills):
-            victim = dice.randrange(self.processes)
-            enough = crew.said[victim] + dice.randrange(1, 40)
-            crew.listen(until=lambda: crew.said[victim] >= enough)  # noqa: B023 - used in this round only
-            crew.kill(victim)
-            crew.start(victim)
-        crew.end()
+        with _Crew(type(self).opener, tmp_path / "store", self.processes) as crew:
+            for _ in range(self.kills):
+                victim = dice.randrange(self.processes)
+                enough = crew.said[victim] + dice.randrange(1, 40)
+                crew.listen(until=lambda: crew.said[victim] >= enough)  # noqa: B023 - used in this round only
+                crew.kill(victim)
+                crew.start(victim)
         crew.check()
 
 
@@ -493,7 +492,8 @@ _WORD: Final = struct.Struct("<QQ")
 
 
 class _Crew:
-    """Processes that write to one store, and tell over a pipe what was acknowledged to them: (own number, entry)."""
+    """Processes that write to one store, and tell over a pipe what was acknowledged to them: (own number, entry). None
+    is left when the block ends."""
 
     def __init__(self, opener: Opener, path: Path, size: int) -> None:
         self._opener = opener
@@ -546,7 +546,10 @@ class _Crew:
             pass
         self._pipes.pop(place).close()
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for place in list(self._pipes):
             self.kill(place)
 

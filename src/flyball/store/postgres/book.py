@@ -23,7 +23,7 @@ from flyball.store.cache import Cache
 from flyball.store.callers import Wish
 from flyball.store.postgres import schema, trouble
 from flyball.store.postgres.clock import DatabaseClock, steady
-from flyball.store.postgres.link import Link, flag, number, numbers, texts, to_items, to_number
+from flyball.store.postgres.link import FIRST_MAX, Link, flag, number, numbers, texts, to_items, to_number
 from flyball.store.postgres.names import name, text
 from flyball.store.postgres.trouble import Lost, Refused
 
@@ -142,7 +142,7 @@ class Book:
         self._me = 0
         self._tokens = count(1)
         self._link: Link | None = None
-        link = Link(dsn)
+        link = Link(dsn, within=FIRST_MAX)
         try:
             schema.prepare(link, self._where, views)
             self._join(link)

@@ -21,6 +21,9 @@ from flyball.store.postgres.trouble import Lost, Refused
 CONNECT_MAX: Final = 3
 """Seconds to connect to one address. Another host of the same fleet answers in milliseconds."""
 
+FIRST_MAX: Final = 10
+"""Seconds to connect for the first time: who fails then fails for good, and the database may only be busy."""
+
 LOCK_MAX: Final = 5_000
 """Milliseconds that a statement waits for others that write. Who waits longer is told that the store is busy."""
 
@@ -37,7 +40,6 @@ ANSWER_MORE: Final = 2.0
 """Seconds beyond a statement's own time, after which no answer will come: the server is frozen, or the link is cut."""
 
 _SOCKET: Final = {
-    "connect_timeout": CONNECT_MAX,
     # What was sent and not acknowledged for so long (ms) will not be: the link is cut.
     "tcp_user_timeout": 5_000,
     # Nothing was sent, and the other side is gone all the same: after 2 + 2 * 2 seconds.
@@ -79,13 +81,14 @@ class Link:
     """One connection. For one thread at a time. Raises Refused for what the server said no to: nothing of it was done;
     Lost where the connection broke: nobody knows; StoreError where there was none to be had."""
 
-    def __init__(self, dsn: str, *, reads: bool = False) -> None:
+    def __init__(self, dsn: str, *, reads: bool = False, within: int = CONNECT_MAX) -> None:
         self._where = trouble.place(dsn)
         self._answer_max = (READ_MAX if reads else STATEMENT_MAX) / 1000 + ANSWER_MORE
         self._prepared: dict[bytes, bytes] = {}
         try:
             given = conninfo_to_dict(dsn)
-            settings = make_conninfo("", **{"application_name": "flyball", **_SOCKET, **given})
+            ours: dict[str, str | int] = {"application_name": "flyball", "connect_timeout": within, **_SOCKET}
+            settings = make_conninfo("", **{**ours, **given})
             # Not psycopg.connect with an open cursor in mind: from here on libpq is spoken to directly.
             self._connection = psycopg.connect(settings, autocommit=True)
         except (psycopg.Error, OSError, ValueError) as error:
