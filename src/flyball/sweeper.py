@@ -9,6 +9,7 @@ an end in order there is nothing left to do.
 What was started in a folder is known by a mark in its environment, and found by that even if nobody looks after it.
 """
 
+import atexit
 import os
 import shutil
 import signal
@@ -41,9 +42,16 @@ def goes_with_us(folder: Path) -> None:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,  # what ends the terminal does not end it
             )
+            atexit.register(_let_go, _sweeper)
         assert _sweeper.stdin is not None  # noqa: S101 - it is a pipe
         _sweeper.stdin.write(os.fsencode(folder) + b"\n")
         _sweeper.stdin.flush()
+
+
+def _let_go(sweeper: "subprocess.Popen[bytes]") -> None:
+    """At an end in order the sweeper ends before us, and finds nothing to do."""
+    with sweeper:
+        pass
 
 
 def sweep(folder: Path) -> None:

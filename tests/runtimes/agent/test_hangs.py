@@ -295,7 +295,8 @@ guard.run(on_hang="exit")
 
     async def play() -> None:
         supervising = asyncio.ensure_future(station.guard.supervise())
-        await until(lambda: station.exits("a"))
+        # What was lost is counted before anything is supervised.
+        await until(lambda: station.exits("a") and station.guard._supervisor is not None)
         await station.passes(HOUR)
         await supervising
 
