@@ -39,9 +39,9 @@ class Stage:
         self.scratch.write(settings(self.members, listen))
         done = self.scratch.run("up", "--detach")
         if done.returncode != 0:
-            said = [line for line in done.stderr.splitlines() if not line.startswith("warning: ")]
-            text = "\n".join(line.removeprefix("error: ") for line in said)
-            raise FlyballError(text, remedy="Put that right, then try again; another address for the page: `--http`.")
+            said = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+            text = "\n".join(line.removeprefix("error: ") for line in said) or "the daemon cannot start"
+            raise FlyballError(text, remedy="Put that right, then try again; the page has another address by `--http`.")
         for member in self.members:
             if member.program:
                 self._start(member.program)
