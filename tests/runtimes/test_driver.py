@@ -1,6 +1,7 @@
 """The driver: what it makes of each answer, on a clock that the test moves. Nothing sleeps."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -16,7 +17,7 @@ from flyball.core.time import FOREVER, HOUR, MINUTE, SECOND, Instant, Span
 from flyball.errors import StoreCorrupt, StoreError, StoreFull, StoreUnsure
 from flyball.governor import NO_ROWS, Governor, Rows
 from flyball.policies import Deadline
-from flyball.runtimes.driver import Driver, Ending
+from flyball.runtimes.driver import Driver, Ending, NotBegun
 from flyball.runtimes.session.opening import opening
 from flyball.store import Drafter, Entry
 from flyball.store.memory import MemoryStore
@@ -274,6 +275,28 @@ def test_cancelled_it_leaves_nothing_running() -> None:
     asyncio.run(cut_short())
     assert house.hands.lives[0].ends == 1
     assert [left.cause for left in house.exits()] == [Cause.STOPPED]
+
+
+def test_left_before_it_was_begun() -> None:
+    """What was granted in the moment in which it is left is not begun, and that is journalled before any wait: at the
+    first one its driver leaves, and until the lease is over nobody could start the unit."""
+    house = House()
+
+    class Left(Exception):
+        pass
+
+    async def leave(_: asyncio.Event, __: Instant) -> None:
+        raise Left
+
+    async def not_begun(run: str, *, again: bool) -> NotBegun:
+        return NotBegun()
+
+    house.hands.begin = not_begun  # type: ignore[method-assign, assignment]  # it begins nothing
+    house.driver.sleep = leave
+    with contextlib.suppress(Left):
+        asyncio.run(house.driver.drive())
+    assert [(left.cause, left.error) for left in house.exits()] == [(Cause.STOPPED, "not begun")]
+    assert house.governor.live_runs("u") == []
 
 
 def test_none_waits_for_another() -> None:

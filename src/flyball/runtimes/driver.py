@@ -246,6 +246,9 @@ class Driver:
         could be asked at once."""
         self.stage = Stage.RUNNING
         life = await self.hands.begin(self.run_id, again=self.again)
+        if isinstance(life, NotBegun):
+            # Reported before any wait: whoever is being left leaves at the next one, and this would stay granted.
+            return await self._exit_and_ask(self._exited(await life.ended(), PROCEED))
         ending_of_life = asyncio.ensure_future(life.ended())
         ending_of_life.add_done_callback(self._wake)
         told_to_end = PROCEED
