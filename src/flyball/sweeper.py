@@ -10,6 +10,7 @@ What was started in a folder is known by a mark in its environment, and found by
 """
 
 import atexit
+import contextlib
 import os
 import shutil
 import signal
@@ -19,6 +20,9 @@ import threading
 import time
 from pathlib import Path
 from typing import Final
+
+from flyball.runtimes import holder
+from flyball.runtimes.process import kernel
 
 MARK: Final = "FLYBALL_SCRATCH"
 """The variable that every process of a scratch folder has, with that folder."""
@@ -70,38 +74,16 @@ def sweep(folder: Path) -> None:
 def processes_of(folder: Path) -> list[int]:
     """Whatever runs there, where the system lists processes. Elsewhere a daemon's own end has to leave nothing."""
     mark = f"{MARK}={folder}".encode()
-    return [pid for pid in _pids() if pid != os.getpid() and mark in _environment(pid) and is_alive(pid)]
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        everybody = kernel.everybody()
+        found += [pid for pid in everybody if pid != os.getpid() and mark in kernel.environment(pid) and is_alive(pid)]
+    return found
 
 
 def is_alive(pid: int) -> bool:
     """It is there, and not dead and waiting to be reaped."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        pass
-    if Path("/proc/self").exists():
-        return False
-    try:  # macOS
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _pids() -> list[int]:
-    try:
-        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    except OSError:
-        return []
-
-
-def _environment(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
+    return holder.start_of(pid) is not None
 
 
 if __name__ == "__main__":
